@@ -28,7 +28,7 @@ def live() -> Profile:
 def open(recording: str | os.PathLike[str], *more: str | os.PathLike[str]) -> Profile:
     """Return the workers of a recording, from its file or from several of its files.
 
-    A recording that is still written can be opened; it shows what is written so far.
+    A recording that is still being written can be opened; it shows what has been written so far.
 
     >>> import brickd
     >>> brickd.open("none.brick")
@@ -58,8 +58,8 @@ def diff(
     """Compare the numbers of two or more workers, as `brickd diff` does.
 
     Args:
-        names: the names of workers and services; a worker of a recording is `"base.brick:api/0"`. The first name is the
-            expected one.
+        names: the names of workers and services; a worker of a recording is `"base.brick:api/0"`. The values of the
+            first one are the expected values.
         by: weights, input, or run (the workers did the same work). None: input, or weights if no output can be
             compared.
         step: compare only this step.

@@ -1,6 +1,6 @@
 """The result of comparing workers, for programs: `brickd.diff`.
 
-Owns: the form of the result in Python. Must not know: how workers are compared, screens. Invariants: The result
+Owns: the Python classes of the result. Must not know: how workers are compared, screens. Invariants: The result
 contains only what the document of `brickd diff` contains. The expected values are those of the majority, or of the
 worker that was named first.
 """
@@ -32,9 +32,9 @@ class KernelTrace:
         kernel: the name of the kernel; in a comparison by weights, the name of the tensor.
         layer: the layer; None outside of the layers.
         position: the position within the step.
-        step: the number that the host gave the step, or a number that represents its text; None without a step.
+        step: the number that the host gave the step, or the digest of the step's text; None without a step.
         checksum: the checksum of the complete output.
-        fnv1a: the FNV-1a checksum of the first 64 numbers of the output, as in older profilers; it is never compared.
+        fnv1a: the FNV-1a checksum of the first 64 values of the output, as in older profilers; it is never compared.
         statistics: all known values of the output.
     """
 
@@ -168,7 +168,7 @@ def found(
     rtol: float | None,
     recordings: Sequence[str] = (),
 ) -> Divergence:
-    """Compare workers by name, of a recording if there is one; raise the exceptions of `brickd.diff`."""
+    """Compare the workers with these names (in the recordings, if any); raise the exceptions of `brickd.diff`."""
     query = DiffQuery(tuple(names), by, step_digits(step), since, rtol)
     answer = fetch_answer.find("diff", query, recordings=recordings) if recordings else diff_operands.find(query)
     diff_operands.require_comparable(answer.document)

@@ -1,9 +1,9 @@
 """The errors that end a verb, and the exit codes of `brickd`.
 
 Owns: the only tree of exceptions, the only list of exit codes. Must not know: click, what raises or prints them.
-Invariants: The text of an error is one complete message (what is wrong, the actual and the expected value), which is
-not escaped yet. An error never exits with 0 or 1. `Exit.DIFFERS` is a result, not an error: a verb returns it after it
-has printed a difference or an unhealthy condition.
+Invariants: The text of an error is one complete message (what is wrong, the actual and the expected value). It is not
+escaped yet. An error never exits with 0 or 1. `Exit.DIFFERS` is a result, not an error: a verb returns it after it has
+printed a difference or an unhealthy condition.
 """
 
 # The names say what is wrong, so they do not have the suffix "Error".

@@ -1,6 +1,6 @@
 """Events that report when a class of a service's evidence becomes unproven, and when it is proven again.
 
-Owns: when a change is reported, and the sentences. Must not know: how a verdict is formed, where the reported classes
+Owns: when a change is reported, and in which words. Must not know: how a verdict is formed, where the reported classes
 are stored. Invariants: A change is reported once, even if the daemon restarts. A class is reported as proven only after
 it was reported as unproven. A service without a live worker is forgotten, because stopping a service is not an event.
 """

@@ -1,9 +1,9 @@
-"""The verdict on a service by each class of evidence: equal, diverged or unproven.
+"""The verdicts on a service, one per class of evidence: equal, diverged or unproven.
 
-Owns: the three verdicts, how long a comparison counts, why a class is unproven, the next command. Must not know: how
-workers are compared, screens. Invariants: A class is never equal if nothing was compared. Every unproven class has a
-reason in words. Weights are equal only if every watched weight of every worker was compared. A finding makes its class
-diverged, even if the comparison is old.
+Owns: the three verdicts, how long a comparison counts as proof, why a class is unproven, the next command to run. Must
+not know: how workers are compared, screens. Invariants: A class is never equal if nothing was compared. Every unproven
+class has a reason in words. Weights are equal only if every watched weight of every worker was compared. A finding
+makes its class diverged, even if the comparison is old.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ _REASONS = {
 
 
 class EvidenceVerdict(NamedTuple):
-    """The verdict by one class of evidence.
+    """The verdict that follows from one class of evidence.
 
     Attributes:
-        service: None if the workers were chosen by name.
+        service: None if the user chose single workers by name.
         evidence: one of PROVEN_BY, or `run`.
         recorded: whether the workers recorded evidence of this class.
         looked_at: the number of recorded fingerprints, or of watched weights.
         compared: how many of these were compared.
         not_comparable: how many of these were not compared, by reason.
         unknown: the number of sites that have no rows, or had none in some calls, by reason.
-        window_ns: comparisons that are older do not count; None if all count.
+        window_ns: the age up to which a comparison counts; None if all comparisons count.
         why: why the class is unproven, in words.
         command: the next command to run; None if the class is equal.
     """
@@ -103,7 +103,7 @@ class Comparisons(NamedTuple):
     Attributes:
         compared: the results of comparing fingerprints; None if no daemon compares them.
         weights: the comparisons of the weights of all services.
-        now_ns: nanoseconds since 1970; None if old comparisons count too.
+        now_ns: the current time, since 1970; None if comparisons of any age count.
         idle: why fingerprints are not compared now, and the next command; None if they are compared.
     """
 
@@ -161,7 +161,7 @@ def _by_weights(service: str, judged: WeightsVerdict | None) -> EvidenceVerdict:
 
 
 def _ages(worker: ComparedWorker) -> list[tuple[int | None, int]]:
-    """The ages of a worker's readings of weights, each with the longest age that counts.
+    """The ages of a worker's scans of its weights, each with the age up to which the scan counts.
 
     The first item is for weights that are read only at load: the time between scans does not apply to them.
     """
@@ -181,7 +181,7 @@ def _late_ns(worker: ComparedWorker) -> int:
 
 
 def _partly(workers: Sequence[ComparedWorker]) -> str:
-    """Describe the worker with the most uncompared weights, and count the other workers that have some."""
+    """Describe the worker with the most uncompared weights, and count the other workers with uncompared weights."""
     unseen = {
         worker.name: {"unread": worker.unread, "unreadable": worker.unreadable, "no_room": worker.refused}
         for worker in workers
@@ -195,7 +195,7 @@ def _partly(workers: Sequence[ComparedWorker]) -> str:
 
 
 def _by_outputs(service: str, of: Comparisons, workers: Collection[Worker], *, rows: bool) -> EvidenceVerdict:
-    """The verdict by whole tensors with equal inputs, or by single rows."""
+    """The verdict that follows from whole tensors with equal inputs, or from single rows."""
     sites = any(site is not None for worker in workers for site in worker.reading.sites)
     counts = FingerprintCounts() if of.compared is None else _counted(of.compared, service, of.now_ns, rows=rows)
     apart = min(counts.alone, of.compared.other_context.get(service, 0) if rows and of.compared is not None else 0)
@@ -239,7 +239,7 @@ def _by_outputs(service: str, of: Comparisons, workers: Collection[Worker], *, r
 
 
 def _doubts(compared: Compared, service: str) -> Mapping[str, int]:
-    """The number of sites whose rows differ and are not judged, by reason."""
+    """For each reason not to judge differing rows, the number of sites with such rows."""
     return Counter(why for place, why in compared.row_doubts.items() if place.service == service)
 
 
@@ -253,7 +253,7 @@ def _has_finding(compared: Compared | None, service: str, *, rows: bool) -> bool
 
 
 def _counted(compared: Compared, service: str, now_ns: int | None, *, rows: bool) -> FingerprintCounts:
-    """The number of a service's fingerprints that count: those of single rows, or those of whole tensors."""
+    """Count the fingerprints of a service that are young enough: those of single rows, or those of whole tensors."""
     if now_ns is not None:
         return within((compared.recent_rows if rows else compared.recent).get(service, ()), now_ns)
     total = FingerprintCounts()
@@ -270,7 +270,7 @@ def proof_of(*, differ: bool, compared: int) -> Proof:
 
 
 def uncompared(what: str, looked_at: int, reasons: Mapping[str, int]) -> str:
-    """Say that nothing was compared, with the reasons in order of frequency."""
+    """Say that nothing was compared, and why; the most frequent reason comes first."""
     most = sorted(reasons.items(), key=lambda each: -each[1])
     if [reason for reason, _ in most] in ([], ["alone"]):
         return f"0 of {plural(looked_at, what)} had a counterpart"

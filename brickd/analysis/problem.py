@@ -1,8 +1,8 @@
 """A problem: what is wrong, in which workers of a service, and the next command.
 
-Owns: the form and the id of a problem, the merging of equal problems of several workers. Must not know: how a problem
-is found, how long it lasts, screens. Invariants: The id depends only on kind, service and subject, so it is the same
-after a restart of the daemon and for any choice of workers. The number of names in a problem is bounded.
+Owns: the fields and the id of a problem, the merging of equal problems of several workers. Must not know: how a problem
+is found, how long it lasts, screens. Invariants: The id depends only on kind, service and subject, so it stays the same
+after a restart of the daemon, and whichever workers are selected. The number of names in a problem is bounded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Kind = Literal[
 
 
 class Problem(NamedTuple):
-    """One problem at one time.
+    """A problem as it was at one moment.
 
     Attributes:
         workers: the names of the first workers that have it, the worst first; empty if it concerns no worker.
@@ -58,7 +58,7 @@ class Problem(NamedTuple):
 
 
 def merged(found: Iterable[Problem]) -> list[Problem]:
-    """Merge the problems with the same id: keep that of the worst worker, and count the other workers."""
+    """Merge the problems with the same id: keep the problem of the worst worker, and count the other workers."""
     alike: dict[str, list[Problem]] = {}
     for each in found:
         alike.setdefault(each.id, []).append(each)

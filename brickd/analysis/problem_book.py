@@ -1,8 +1,9 @@
 """The book of problems: when each problem began, when its cause was last seen, which problems are silenced.
 
-Owns: when a problem begins, is active and ends, the silences, the form as a document. Must not know: how a problem is
-found, where the book is saved, screens. Invariants: A book is immutable, so any thread may read it. The size of a book
-is bounded, and problems without room are counted. If the workers of a problem end, the problem has not recovered.
+Owns: when a problem begins, is active and ends; the silences; how the book is written as a document. Must not know: how
+a problem is found, where the book is saved, screens. Invariants: A book is immutable, so any thread may read it. The
+size of a book is bounded, and problems for which there is no room are counted. A problem that ends with its workers has
+not recovered.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from brickd.base.timestamps import rfc3339
 from brickd.base.units import SECOND, duration, plural
 
 # A condition may be absent in one check and return in the next, so a problem does not end at once. After a restart of
-# the daemon, stragglers also take some time to appear again.
+# the daemon, too, it takes some time until stragglers are found again.
 AWAY_NS = 120 * SECOND
 KEPT_NS = 3_600 * SECOND  # how long an ended problem stays in the book
 ENTRIES_MAX = 512
 
 # Kinds that describe the current state of a process. Such a problem ends with the process.
 _OF_LIVING = frozenset({"weights", "numbers", "nan", "stuck", "memory", "slower", "straggler", "off"})
-# Kinds whose cause is seen again when a counter grows. The counter starts again if the workers change.
+# Kinds whose cause is seen again when a counter grows. The counter starts again from 0 if the workers change.
 _COUNTED = frozenset({"died", "lost", "uncounted"})
-# Kinds for which a silence covers only the workers that the problem names when it is silenced. If another worker gets
-# the same problem, the silence ends.
+# Kinds for which a silence covers only the workers that the problem names when it is silenced. The silence ends if
+# another worker gets the same problem.
 _OF_NAMED = frozenset({"weights", "numbers", "nan"})
 
 WORKERS_ENDED = "its workers ended"
@@ -69,7 +70,7 @@ class Change(NamedTuple):
     """A change of a problem, and the reason.
 
     Attributes:
-        news: False if the problem began earlier and is sent only now.
+        news: False if the problem began earlier and its start is sent only now.
         send: whether the change must be sent to the targets of alarms.
     """
 
@@ -172,7 +173,6 @@ class Book(NamedTuple):
     def _why_over(
         self, entry: Entry, living: Collection[str], now_ns: int, equal: Collection[str], *, here: bool
     ) -> str | None:
-        """Say why a problem has ended; None if it is still active."""
         if ended_with_its_workers(entry.problem, living):
             return WORKERS_ENDED
         unseen_ns = now_ns - entry.seen_ns
@@ -214,7 +214,7 @@ _ENTRY = ("since_ns", "seen_ns", "ended_ns", "notified", "silenced_until_ns", "c
 
 
 def _make_room(entries: dict[str, Entry], here: Collection[str]) -> bool:
-    """Drop the problem that ended first among those that this check did not find; return whether there was one."""
+    """Drop the problem that ended first, unless this check found it; return whether a problem was dropped."""
     over = [
         (each.ended_ns, id_)
         for id_, each in entries.items()

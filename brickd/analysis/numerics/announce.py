@@ -144,8 +144,8 @@ def announce_withdrawn(log_event: LogEvent, place: ServiceSite, why: str) -> Non
     log_event("diverged_withdrawn", f"{where(place)} {why}", service=place.service, command=command)
 
 
-# Up to this number, each site where a worker differs gets its own report. After that, a report is made each time that
-# the number of sites has doubled.
+# Up to this number, each site where a worker differs gets its own report. After that, a report is made each time the
+# number of sites has doubled.
 _EACH_MAX = 8
 
 
@@ -178,7 +178,7 @@ def announce_news(
 
 
 def _whose(finding: DivergentSite) -> list[tuple[str, ...]]:
-    """Return each outlier, the one that differs most often first; without outliers, the two workers that disagree."""
+    """Return the outliers, sorted by how often they differ; if there are none, return the two workers that disagree."""
     return [(uuid,) for uuid in finding.named] if finding.outliers else [tuple(sorted(set(finding.named)))]
 
 

@@ -37,7 +37,7 @@ def log_births(log_event: LogEvent, births: Births, born: Iterable[BornAt], name
 
 
 def alarms(births: Births, names: Mapping[str, str], now_ns: int, for_ns: int) -> list[Alarm]:
-    """One alarm for each worker with a birth in the last `for_ns`."""
+    """One alarm for each worker with a birth in the last `for_ns` nanoseconds."""
     return [
         _alarm(service, uuid, names.get(uuid) or uuid[:8], found, now_ns)
         for (service, uuid), found in _of_workers(births).items()
@@ -46,7 +46,7 @@ def alarms(births: Births, names: Mapping[str, str], now_ns: int, for_ns: int) -
 
 
 def problems(births: Births, names: Mapping[str, str], now_ns: int) -> list[Problem]:
-    """One problem for each worker with a birth; each new birth counts as seen again."""
+    """One problem for each worker with a birth; each new birth counts as a new occurrence of the problem."""
     return [
         Problem(
             alarm.kind,

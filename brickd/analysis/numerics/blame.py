@@ -57,7 +57,7 @@ class NotFinite(StrEnum):
 
 
 class DecodedFingerprint(NamedTuple):
-    """A decoded record, the number of its worker, and the number of its site in that worker."""
+    """A decoded record, the index of its worker, and the id of its site in that worker."""
 
     worker: int
     site: int
@@ -89,7 +89,7 @@ class DecodedFingerprint(NamedTuple):
 
 
 def read(fingerprints: _reader.Fingerprints, number: int) -> DecodedFingerprint | None:
-    """Return a fingerprint by its number; None if it was evicted."""
+    """Return the fingerprint with this sequence number; None if it was evicted."""
     found = fingerprints.read(number)
     if found is None:
         return None
@@ -106,7 +106,7 @@ class Judgement(NamedTuple):
         not_finite: where NaN or infinities come from; None if both outputs have the same numbers of them.
         error: the estimated relative error of the output; None if unknown.
         inputs_error: the largest error of an input; 0 if the inputs are equal, None if unknown.
-        rounding: whether adding the same numbers in another order explains the error.
+        rounding: whether summing the same values in another order explains the error.
     """
 
     verdict: Verdict
@@ -181,7 +181,7 @@ def _more(one: DecodedFingerprint) -> bool:
 
 
 def _stateful(site: Site, one: DecodedFingerprint) -> bool:
-    """Whether state may decide the output, by the flag of the call or, without a flag, by the name of the site."""
+    """Whether the output may depend on state. The flag of the call says so or, without a flag, the name of the site."""
     flags = one.record["flags"]
     return bool(flags & _reader.CHECKED_STATEFUL or (is_stateful(site) and not flags & _reader.CHECKED_STATELESS))
 

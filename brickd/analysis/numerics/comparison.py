@@ -2,7 +2,8 @@
 
 Owns: the effect of lost records on a difference, the choice of the outlier, which differences result from earlier ones.
 Must not know: where workers come from, documents, screens. Invariants: A verdict uses only one kind of evidence. If
-lost records may explain a difference, its verdict is never `diverged`. Of two workers, neither is the outlier.
+lost records may explain a difference, its verdict is never `diverged`. If two workers are compared, neither is the
+outlier.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ class Party(NamedTuple):
     """A worker that takes part in the comparison.
 
     Attributes:
-        number: the worker's number in the window of fingerprints.
-        since: in ticks; earlier fingerprints do not count.
+        number: the worker's index in the window of fingerprints.
+        since: a time in ticks; earlier fingerprints do not count.
         lost: the number of the worker's lost records.
-        worn: whether the worker's oldest fingerprints may be evicted.
+        worn: whether the worker's oldest fingerprints may already be evicted.
     """
 
     name: str
@@ -138,7 +139,7 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """The overall verdict, by the first difference that is certain, if there is one."""
+        """The overall verdict; if a difference is certain, the first such difference decides the verdict."""
         if self.diverged > 0:
             return Verdict.DIVERGED if self.first is None else self.first.judgement.verdict
         if self.incomplete:
@@ -184,7 +185,7 @@ def compare(
     step_text: str | None = None,
     rtol: float | None = None,
 ) -> Comparison:
-    """Compare workers by input or by run; `step` and `rtol` as for `match`; `step_text` is the name of the step."""
+    """Compare workers by input or by run; `match` explains `step` and `rtol`; `step_text` is the name of the step."""
     found = match(
         numerics.fingerprints,
         [party.number for party in parties],
@@ -209,7 +210,7 @@ def compare(
 
 
 def _recorded_steps(numerics: Numerics, parties: Sequence[Party]) -> list[frozenset[int] | None]:
-    """The steps of each party's fingerprints. The function reads every fingerprint, in about 4 µs."""
+    """The steps of each party's fingerprints. The function reads every fingerprint, which takes about 4 µs for each."""
     found: dict[int, set[int]] = {}
     since = {party.number: party.since for party in parties}
     for number in range(numerics.fingerprints.first, numerics.fingerprints.end):
@@ -259,7 +260,8 @@ def _sites_of(numerics: Numerics, row: MatchRow) -> set[int]:
 def _outermost_first(numerics: Numerics, differences: Sequence[Difference]) -> list[Difference]:
     """Sort differences of rows: outermost sites first, then differences with a majority.
 
-    The inputs of a differing row were equal, so a difference was born within its site. The outermost site contains all.
+    The inputs of a differing row were equal, so a difference was born within its site. The outermost site contains all
+    others.
     """
     sites = {each.site for each in differences if each.differs}
     within = {site for site in sites if any(_encloses(numerics, other, site) for other in sites)}

@@ -1,7 +1,7 @@
 """Coverage: which sites were compared, and which cannot be compared.
 
-Owns: the state of a site, and the sums of a service. Must not know: screens, JSON, how a finding is reached. Invariant:
-each fingerprint that was not compared is counted under its reason.
+Owns: the state of a site, and the totals of a service. Must not know: screens, JSON, how a finding is reached.
+Invariant: each fingerprint that was not compared is counted under its reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CLOSED = "closed"  # workers give this category to a site whose inside cannot b
 
 
 class SiteState(StrEnum):
-    """How far a site is compared, the most important state first."""
+    """How much of a site is compared; the most important state comes first."""
 
     DIFFERS = "differs"
     UNJUDGED = "not_judged"  # outputs differ, but are not judged yet or could not be kept for lack of room
@@ -47,7 +47,7 @@ class SiteSeen(NamedTuple):
     Attributes:
         classes: the uuids of the workers in each numeric class, if there are several.
         unknown: the calls without rows, by reason.
-        phases: the calls of the kernel with rows, in all layers, by phase.
+        phases: for each phase, the number of calls of the kernel with rows, in all layers.
     """
 
     place: ServiceSite
@@ -100,7 +100,7 @@ class ServiceSeen(NamedTuple):
 
 
 def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]:
-    """Return the services of these workers that have sites or counts."""
+    """Return the coverage of each service of these workers that has sites or counts."""
     found = []
     by_service: dict[str, list[Sequence[Sequence[str]]]] = {}
     for place, classes in _classes(compared, workers).items():
@@ -244,7 +244,7 @@ def state_of(
 
 
 def thinned(workers: Iterable[Worker]) -> tuple[int, bool, int, int]:
-    """Return the lowest rate, whether only instrumented models have it, the workers that have it, and all workers."""
+    """Return the lowest rate, whether only instrumented models have it, how many workers have it, and how many live."""
     alive = [worker.reading for worker in workers if worker.reading.alive]
     rates = [(each.rate or each.own_rate or _reader.RATE_ALL, each.own_rate != 0) for each in alive]
     least = min(rates, default=(_reader.RATE_ALL, False))
@@ -252,7 +252,7 @@ def thinned(workers: Iterable[Worker]) -> tuple[int, bool, int, int]:
 
 
 def bricks_without_sites(workers: Iterable[Worker]) -> list[tuple[str, str]]:
-    """Return the bricks without a site that fingerprints their output, by service."""
+    """Return the bricks whose output no site fingerprints, each with its service."""
     bricks: dict[tuple[str, str], None] = {}
     checked: set[tuple[str, str]] = set()
     for worker in workers:

@@ -63,7 +63,7 @@ def place(of: Comparison, site: Site, difference: Difference) -> str:
 
 
 def headline(of: Comparison, site: Site | None) -> str:
-    """State the verdict and its evidence; `site` is the site of the first difference."""
+    """Describe the verdict and its evidence; `site` is the site of the first difference."""
     names = [party.name for party in of.parties]
     first = of.first
     match of.verdict:
@@ -114,7 +114,6 @@ def explained(difference: Difference) -> str:
 
 
 def _rounding(difference: Difference) -> str:
-    """Say that rounding may explain the difference, and how the user can find out."""
     contents = difference.row.contents
     known = "set backend= to tell brickd"
     if contents:

@@ -1,7 +1,7 @@
-"""Adds stored evidence to a window of fingerprints from which it was evicted.
+"""Puts stored evidence back into a window of fingerprints that has evicted it.
 
-Owns: the insertion of a stored fingerprint. Must not know: how a difference was found, who asks. Invariants: Evidence
-keeps its names. A fingerprint that is still in the window is not added again.
+Owns: the insertion of a stored fingerprint. Must not know: how a difference was found, who asks for the evidence.
+Invariants: Evidence keeps its stored names. A fingerprint that is still in the window is not added again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def add(
 
 
 def recall(numerics: Numerics, compared: Compared, shards: Mapping[str, str]) -> None:
-    """Add stored evidence of these workers (uuid: shard) if it was evicted, and note which workers differ by rows."""
+    """Add evicted evidence of the workers in `shards` (by uuid), and note which workers differ in single rows."""
     for place, finding in compared.findings.items():
         site = numerics.sites.number(Site(place.kernel, place.layer, finding.category))
         oldest_ns = compared.oldest.get((place.service, place.rows))

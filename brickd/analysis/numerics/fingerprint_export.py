@@ -1,6 +1,6 @@
 """Exports the fingerprints of a daemon, and imports them elsewhere to compare them with others.
 
-Owns: the form of an export. Must not know: HTTP, who asks. Invariant: an export has all that a comparison needs:
+Owns: the format of an export. Must not know: HTTP, who asks. Invariant: an export has all that a comparison needs:
 fingerprints, names, losses.
 """
 
@@ -45,7 +45,7 @@ def document(numerics: Numerics) -> dict[str, Any]:
 
 
 def add_exported(numerics: Numerics, document: Mapping[str, Any], mark: str = "") -> None:
-    """Add the fingerprints of a document; put `mark` before the uuids of its workers."""
+    """Add the fingerprints of an exported document; put `mark` before the uuids of its workers."""
     numerics.gone += document["evicted"]
     for each in document["workers"]:
         tables = partial(WorkerNames, _rows(each["names"]), _rows(each["sites"]))

@@ -1,9 +1,9 @@
 """The newest fingerprints of many workers.
 
-Owns: the producers of fingerprints, and the translation of the numbers in a worker's records into numbers that all
-workers share. Must not know: where records come from, what is done about differences. Invariants: A record is added
-once. References in a record are resolved by name, or by number if they have no name. The bytes of all fingerprints are
-bounded. If the bytes are shared out, each service has an equal share, and a service evicts only its own fingerprints.
+Owns: the producers of fingerprints, and the translation of the ids in a worker's records into ids that all workers
+share. Must not know: where records come from, what is done about differences. Invariants: No record is added twice.
+References in a record are resolved by name, or by id if they have no name. The bytes of all fingerprints are bounded.
+If the services share the bytes, all shares are equal, and a service evicts only its own fingerprints.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNKNOWN = 2**32 - 2  # a number that is never given to a service
 
 
 class Learned(NamedTuple):
-    """A worker's tables, and the digests of its names and sites by number. A digest is 0 if there is no name."""
+    """A worker's tables, and the digests of its names and sites, indexed by id. A digest is 0 if there is no name."""
 
     tables: WorkerNames
     names: array[int]
@@ -43,7 +43,7 @@ class FingerprintProducer:
     Attributes:
         shard: the part of the model that the worker holds, or "".
         shard_digest: the digest of `shard`; 0 without a shard.
-        number: the worker's number in the window.
+        number: the worker's index in the window.
         lost: the number of checksums for which the worker had no room.
         lost_before: the number of its service's fingerprints when `lost` last grew.
         newest: for each window, how many fingerprints its service had when the worker's newest one arrived; 0 without
@@ -73,8 +73,8 @@ class FingerprintProducer:
         if left and self._vain_left == 0:
             self.learn()
             left = self._add(left, named=True)
-            # A record may refer to a name that the worker never publishes. So each failed look-up doubles the time to
-            # the next.
+            # A record may refer to a name that the worker never publishes. So each failed look-up doubles the time
+            # until the next look-up.
             self._vain = min(2 * self._vain + 1, _VAIN_MAX) if left else 0
             self._vain_left = self._vain
         elif left:
@@ -111,7 +111,7 @@ class FingerprintProducer:
             self.lost, self.lost_before = lost, self._numerics.gone + self._numerics.extent(self.service).end
 
     def for_another(self, numerics: Numerics) -> FingerprintProducer:
-        """Copy this producer into another window, under a new number."""
+        """Copy this producer into another window, under a new index."""
         learned = self._learned
         other = numerics.producer(self.uuid, self.service, lambda: learned.tables, self.shard)
         other._learned = learned
@@ -127,11 +127,11 @@ class FingerprintProducer:
 
     @property
     def digests(self) -> array[int]:
-        """The digests of the worker's sites by number, as last looked up; 0 without a name."""
+        """The digests of the worker's sites, indexed by id, as last looked up; 0 without a name."""
         return self._learned.sites
 
     def known(self, number: int) -> Site | None:
-        """Return the site with this number; None if it has no name."""
+        """Return the site with this id; None if it has no name."""
         return self.tables.known(number)
 
     def learn(self) -> None:
@@ -140,14 +140,14 @@ class FingerprintProducer:
 
 
 class Ends(NamedTuple):
-    """In each window of a service, the number of a fingerprint plus 1."""
+    """For each of the two windows of a service, the sequence number of its newest fingerprint plus 1."""
 
     tensors: int
     rows: int
 
 
 class WindowExtent(NamedTuple):
-    """The number of a window, the number of fingerprints evicted from it, and of all that it received."""
+    """The id of a window, how many fingerprints it has evicted, and how many it has received."""
 
     window: int
     first: int
@@ -160,7 +160,7 @@ class Numerics:
     With `shares`, each service has two windows, one for whole tensors and one for rows, and all windows have equal
     shares of the bytes; fingerprints can be compared only in a copy of the object. `gone` is the number of fingerprints
     that were evicted before this copy was made. `presumed` has the sites that are only presumed to be row-wise. `named`
-    has the sites and workers (as numbers) at which rows are known to differ.
+    has the pairs of a site and a worker (both as ids) for which rows are known to differ.
     """
 
     def __init__(self, bytes_max: int = WINDOW_BYTES, weights: Weights | None = None, *, shares: bool = False) -> None:
@@ -188,7 +188,7 @@ class Numerics:
         return WindowExtent(*self.fingerprints.extent(self._services.get(service, _UNKNOWN), rows))
 
     def ends(self, service: str) -> Ends:
-        """The numbers of the next fingerprints in the windows of a service."""
+        """The sequence numbers that the next fingerprints in the windows of a service will get."""
         return Ends(self.extent(service).end, self.extent(service, rows=True).end)
 
     def holds(self, producer: FingerprintProducer) -> bool:
@@ -210,7 +210,7 @@ class Numerics:
         return producer.lost if producer.lost_before >= self._evicted_of(producer) else 0
 
     def worn(self, producer: FingerprintProducer) -> bool:
-        """Whether some of a worker's first fingerprints may be evicted."""
+        """Whether some of a worker's first fingerprints may already be evicted."""
         return self._evicted_of(producer) > producer.began
 
     def _evicted_of(self, producer: FingerprintProducer) -> int:
@@ -252,7 +252,7 @@ class Numerics:
     def about(self, uuids: Collection[str]) -> Numerics:
         """Copy the window for some of the workers.
 
-        The workers get new numbers, in the order of `uuids`. The copy shares no mutable state with this window.
+        The workers get new indexes, in the order of `uuids`. The copy shares no mutable state with this window.
         """
         other = Numerics(weights=self.weights.about(uuids))
         theirs = [producer for uuid, producer in self.producers.copy().items() if uuid in uuids]
@@ -271,7 +271,7 @@ class Numerics:
         return other
 
     def service_number(self, service: str) -> int:
-        """The number of a service. The number is never reused, because old fingerprints may still have it."""
+        """The id of a service. The id is never reused, because old fingerprints may still have it."""
         number = self._services.get(service)
         if number is None:
             number = self._services[service] = self._services_added
@@ -279,5 +279,8 @@ class Numerics:
         return number
 
     def service(self, number: int) -> str:
-        """Return the service with this number, or "" without a known worker. Sites without room have service 0."""
+        """Return the service with this id, or "" if it has no known worker.
+
+        Sites that had no room have service 0.
+        """
         return next((service for service, each in self._services.items() if each == number), "")

@@ -49,7 +49,7 @@ class Member(NamedTuple):
 
 
 class Before(NamedTuple):
-    """The number of earlier comparisons for each result, in the order of execution."""
+    """How many comparisons come earlier in the order of execution, for each result."""
 
     identical: int
     within: int
@@ -70,7 +70,7 @@ class MatchRow(NamedTuple):
         rounding: the error that rounding may cause; a comparison by input does not accept it.
         contents: in a comparison by input, the number of contents (groups of equal inputs) at which `worst` and the
             reference differ like two numeric classes. 0: they are not two classes; below CONTENTS_MIN: undecided.
-        before: the numbers of earlier comparisons; known only for the first row that differs.
+        before: how many comparisons come before this row; known only for the first row that differs.
     """
 
     class_: int
@@ -123,7 +123,7 @@ class WorkerFound(NamedTuple):
 
 
 class StepOverlap(NamedTuple):
-    """The number of steps that several workers have, that one worker has, and in which workers did different work."""
+    """How many steps several workers have, how many only one has, and in how many workers did different work."""
 
     shared: int
     lone: int
@@ -135,7 +135,8 @@ class Matched(NamedTuple):
 
     Attributes:
         fingerprints: the number of fingerprints of all workers.
-        rows: the first rows with differing fingerprints: comparable rows first, each part in the order of execution.
+        rows: the first rows with differing fingerprints: comparable rows, then others, each part in the order of
+            execution.
         sites: the result at each site, in no order.
         workers: the result for each worker, in the order of the arguments.
         steps: zeros unless the comparison is by run.
@@ -166,15 +167,16 @@ def match(
 
     Args:
         fingerprints: a copy that no other code uses, because it is locked during the comparison.
-        workers: the numbers of the workers; without a majority the first worker is the reference.
-        since: per worker, in ticks; earlier fingerprints are ignored.
-        by_input: True compares fingerprints with equal inputs at any time. False compares those of the same site, step
-            and position.
+        workers: the indexes of the workers; without a majority the first worker is the reference.
+        since: per worker, a time in ticks; earlier fingerprints are ignored.
+        by_input: True compares fingerprints that have equal inputs, from any two times. False compares fingerprints of
+            the same site, step and position.
         step: compare only this step.
         rtol: the largest accepted relative error; None derives it from the dtype and the size of the reduction.
         rows_max: the largest number of rows in the result.
         lost: for a comparison by run, per worker, the number of lost records; empty if none was lost.
-        worn: for a comparison by run, per worker, whether its oldest fingerprints may be evicted; empty if none is.
+        worn: for a comparison by run, per worker, whether its oldest fingerprints may be evicted already; empty: all
+            False.
         rows: for a comparison by input: True compares single rows, False compares whole tensors.
         named: pairs of a site and a worker whose rows are known to differ there. Each difference of such a pair counts.
     """

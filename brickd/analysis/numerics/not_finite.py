@@ -1,14 +1,14 @@
-"""Finds NaN and infinities that are born at a site. A second worker is not needed.
+"""Finds NaN and infinities that are born at a site, even if there is only one worker.
 
-Owns: when a NaN or an infinity is a finding, and the findings, which survive a restart of the daemon. Must not know:
-how the values are counted, how findings are shown. Invariants: The number of findings is bounded. Findings without room
-are counted. Findings of unknown workers are dropped. If the first fingerprints of all workers at a site have a kind of
-value, as with a mask, this is by design and no finding.
+Owns: the rule by which a NaN or an infinity becomes a finding, and the findings, which survive a restart of the daemon.
+Must not know: how the values are counted, how findings are shown. Invariants: The number of findings is bounded.
+Findings without room are counted. Findings of unknown workers are dropped. A kind of value that the first fingerprints
+of all workers at a site have, as with a mask, is by design and no finding.
 
 A kind is NaN, +Inf or -Inf. A kind is born at a site if the output has it and no input has it. A birth is a finding in
 two cases: it first appeared after the worker's first fingerprints at the site, or another worker of the service has
-that many fingerprints at the site and none of this kind. Counts start again with the daemon, and when all of a worker's
-fingerprints at the site are evicted. A birth that was once found to be by design stays by design.
+that many fingerprints at the site and none of this kind. A worker's counts at a site restart from 0 with the daemon,
+and when all its fingerprints at the site are evicted. A birth that was once found to be by design stays by design.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.base.json_values import I32_MAX, listed, require, unicode, whole
 
 KINDS = ("NaN", "Inf", "-Inf")
-# A kind is by design if it appears in a worker's first fingerprints at a site. This is how many of them are examined.
-# In healthy models, masks, logarithms of zero and the choice of the largest logits occasionally give -Inf.
+# A kind is by design if it appears in a worker's first fingerprints at a site. This is how many first fingerprints are
+# examined. In healthy models, masks, logarithms of zero and the choice of the largest logits occasionally give -Inf.
 FIRST = {"NaN": 16, "Inf": 16, "-Inf": 1_024}
 BIRTHS_MAX = 1_024
 BY_DESIGN_MAX = 4_096
@@ -39,7 +39,7 @@ class BornAt(NamedTuple):
 
 
 class Birth(NamedTuple):
-    """How often the value was born there, and the times of the first and the last birth (since 1970)."""
+    """How often the value was born at the place, and the times of the first and the last birth (since 1970)."""
 
     times: int
     since_ns: int
@@ -50,7 +50,7 @@ Births = Mapping[BornAt, Birth]
 
 
 class CountedBirths(NamedTuple):
-    """The counts of one worker at one site: for each kind, its first fingerprint and its number."""
+    """The counts of one worker at one site: for each kind, the first fingerprint that has it, and how many have it."""
 
     service: int
     site: int
@@ -59,7 +59,7 @@ class CountedBirths(NamedTuple):
     kinds: tuple[tuple[int, int], ...]
 
 
-# The worker, the site and the kind of a birth; worker and site as numbers of a window.
+# The worker, the site and the kind of a birth; worker and site are ids of a window.
 _Key = tuple[int, int, str]
 
 
@@ -85,7 +85,7 @@ class Known(NamedTuple):
     Attributes:
         by_design: births that a worker has had since its first fingerprints. These births are stored, because the
             counts may start again later.
-        new: the findings that are new in this look.
+        new: the findings that are new in this round of comparisons.
         unkept: the number of findings without room.
     """
 

@@ -1,9 +1,10 @@
 """Numeric classes: groups of workers that add up the same numbers in the same order.
 
 Owns: the known classes, when they are checked, which members of a group are judged. Must not know: the rule for a class
-(match_classes.c), the report on a worker that differs. Invariants: No worker is named, and nothing counts as judged,
-until it is known whether two different outputs come from two classes. A look makes a bounded number of checks, and
-every site gets its turn. A worker of a third class never decides which of two workers is right. All state is bounded.
+(match_classes.c), the report on a worker that differs. Invariants: While it is unknown whether two different outputs
+come from two classes, no worker is named and nothing counts as judged. A round of comparisons makes a bounded number of
+checks; every site gets its turn. A worker of a third class never decides which of two workers is right. All state is
+bounded.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from brickd.shm import _reader
 
 TURNS_MAX = 4  # checks in one look; each check reads all fingerprints once
 _OUTPUTS_MAX = 4  # compared outputs in a group: the most frequent ones, and the one to judge
-# examined outputs of a group, the most frequent first; those that are not compared may be of another class
+# how many of a group's outputs are examined, the most frequent first; the others may be of another class
 _NEAR_MAX = 16
 _WAITING_MAX = 1_024
 
-# For each worker and output: the count, and the number of the newest fingerprint.
+# For each worker and output: the count, and the sequence number of the newest fingerprint.
 Group = Sequence[tuple[int, int, int, int]]
 
 
 class JudgeTurns:
     """The queue of sites to judge. The site that has waited longest is next.
 
-    Up to two fingerprints wait per site: one that differs in at most one number of the sketch, and one that differs in
-    several. So a difference between classes never displaces a flipped bit. `denied`: whether a site got no turn in this
-    look.
+    Up to two fingerprints wait per site: one that differs in at most one value of the sketch, and one that differs in
+    several values. So a difference between classes never displaces a flipped bit. `denied`: whether a site got no turn
+    in this round of comparisons.
     """
 
     def __init__(self, turns: int = TURNS_MAX) -> None:
@@ -46,7 +47,7 @@ class JudgeTurns:
         self.denied = False
 
     def begin(self) -> list[int]:
-        """Begin another look; return the next fingerprints."""
+        """Begin another round of comparisons; return the fingerprints whose turn comes next."""
         waiting = sorted(self._waiting.items(), key=lambda each: each[0][0] in self._asked)  # sorting is stable
         first, self._waiting = waiting[: self._turns_max], dict(waiting[self._turns_max :])
         self._left = Counter(place for (place, _), _ in first)
@@ -54,7 +55,7 @@ class JudgeTurns:
         return [number for _, number in first]
 
     def take(self, place: ServiceSite) -> bool:
-        """Take a turn at a place; return False if no turn is left."""
+        """Use up one turn for a site; return False if no turn is left."""
         if self._left[place]:
             self._left[place] -= 1
         elif self._others:
@@ -76,7 +77,7 @@ class GroupToJudge(NamedTuple):
     """A group prepared for judgement.
 
     Attributes:
-        group: the outputs that can decide the judgement; outputs of different classes count as the same output.
+        group: the outputs that can decide the judgement; those that differ only by their classes count as one.
         whole: whether every pair of outputs is decided.
         once: whether an undecided difference may be one flipped bit.
     """
@@ -87,7 +88,7 @@ class GroupToJudge(NamedTuple):
 
 
 class _Output(NamedTuple):
-    """An output, its newest fingerprint, and the uuids of the workers that always computed this output."""
+    """An output, its newest fingerprint, and the uuids of the workers that computed no other output."""
 
     output: int
     newest: int
@@ -96,7 +97,7 @@ class _Output(NamedTuple):
 
 @dataclass
 class Learning:
-    """The numeric classes that a look finds; `fresh` has the sites with new classes."""
+    """The numeric classes that a round of comparisons finds; `fresh` has the sites with new classes."""
 
     fingerprints: _reader.Fingerprints
     turns: JudgeTurns
@@ -186,8 +187,8 @@ def _folded(
 ) -> Group:
     """Merge outputs that differ from the same other outputs; drop outputs that cannot decide.
 
-    An output cannot decide if it differs from no other output, while some outputs do differ, or if it is near to
-    another output.
+    An output cannot decide if it is near to another output. Nor can it decide if it differs from no other output
+    although some of the others differ.
     """
     any_apart = any(apart.values())
     first: dict[frozenset[int], _Output] = {}
@@ -220,9 +221,9 @@ def are_two(apart: Apart, some: AbstractSet[str], others: AbstractSet[str]) -> b
 
 
 def with_two(apart: Apart, some: AbstractSet[str], others: AbstractSet[str], living: Collection[str]) -> Apart:
-    """Add that the workers `some` are of one class, and `others` of another class.
+    """Add the knowledge that the workers `some` are of one class, and the workers `others` of another class.
 
-    If there is no room, workers that have ended are dropped.
+    If there is no room for it, workers that have ended are dropped.
     >>> known = with_two((), {"a", "b"}, {"c"}, "abcde")
     >>> [[sorted(each) for each in two] for two in with_two(known, {"c", "d"}, {"a"}, "abcde")]
     [[['a', 'b'], ['c', 'd']]]

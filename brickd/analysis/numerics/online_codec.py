@@ -1,6 +1,6 @@
-"""The form in which a daemon saves the results of comparing fingerprints.
+"""The format in which a daemon saves the results of comparing fingerprints.
 
-Owns: the saved form, and how older forms are read. Must not know: what the results mean, files. Invariant: `decode`
+Owns: the saved format, and how older formats are read. Must not know: what the results mean, files. Invariant: `decode`
 refuses every document that `encode` cannot have written.
 """
 
@@ -80,7 +80,7 @@ def decode(document: Mapping[str, Any]) -> Compared:
         # Older documents do not have these keys.
         births=not_finite.of_document(document.get("births", [])),
         by_design=not_finite.places_of_document(document.get("by_design", [])),
-        # Older documents have neither the times of their counts nor rows.
+        # Older documents have neither rows nor the times of their counts.
         recent=_recent_of(document.get("recent", {})),
         recent_rows=_recent_of(document.get("recent_rows", {})),
     )

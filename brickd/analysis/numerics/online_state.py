@@ -31,7 +31,7 @@ Apart = tuple[tuple[frozenset[str], frozenset[str]], ...]
 
 
 class ServiceSite(NamedTuple):
-    """A site of a service; `rows`: whether single rows are compared there, else whole tensors.
+    """A site of a service; `rows` is true if single rows are compared at the site, false if whole tensors are.
 
     All sites for which there was no room share one place, whose kernel is "".
     """
@@ -42,7 +42,7 @@ class ServiceSite(NamedTuple):
     rows: bool = False
 
     def is_of(self, services: Collection[str]) -> bool:
-        """Whether this site belongs to one of the services, or to no service."""
+        """Whether this site belongs to one of `services`, or to no service."""
         return self.service in services or not (self.service or self.kernel)
 
 
@@ -69,12 +69,12 @@ class SiteCounts(NamedTuple):
     judged: int = 0
 
     def and_(self, *more: int) -> SiteCounts:
-        """Add a number to each count, in the order of the fields; the last numbers may be omitted."""
+        """Add a value to each count, in the order of the fields; the last values may be omitted."""
         return SiteCounts(self.category, *map(sum, zip_longest(self[1:], more, fillvalue=0)))
 
     @property
     def repeats(self) -> bool:
-        """Whether so many comparisons were equal that the kernel does not cause a contradiction."""
+        """Whether equal results are frequent enough to exclude the kernel as the cause of a contradiction."""
         equal = self.met - self.unlike
         return equal >= _EQUAL_MIN and equal >= _EQUAL_TIMES * self.unlike
 
@@ -134,7 +134,7 @@ class DivergentSite(NamedTuple):
 
     @property
     def named(self) -> list[str]:
-        """The uuids of the outliers, the most frequent first; without outliers, of the two workers that disagree."""
+        """The uuids of the outliers, the most frequent first; if there are none, of the two workers that disagree."""
         worst = sorted(self.outliers, key=lambda uuid: -self.outliers[uuid])
         return worst or [self.newest.against.worker, self.newest.other.worker]
 
@@ -176,7 +176,7 @@ class Doubt(NamedTuple):
 
 
 class Latest(NamedTuple):
-    """When the number of comparisons of a service last grew (since 1970), and what it was then."""
+    """When the number of comparisons of a service last grew (since 1970), and to which value."""
 
     met: int
     at_ns: int
@@ -192,7 +192,7 @@ class Compared:
         window_since_ns: when the window began, since 1970.
         held: the number of fingerprints in the window. Evicted fingerprints are no longer compared.
         oldest: for each window of fingerprints, the time (since 1970) when its oldest fingerprint had arrived. The key
-            is the service, and whether the window has rows.
+            is the pair of the service and whether the window has rows.
         apart: for each site, the workers of two numeric classes, if any are known.
         latest: for each service, the last growth of its number of comparisons.
         recent: for each service, the counts of whole tensors in the last hour.
@@ -201,8 +201,8 @@ class Compared:
         row_doubts: for each site whose rows differ but cannot be judged, why not.
         births: NaN and infinities that were born in a worker.
         by_design: NaN and infinities that a worker has computed since its first fingerprints.
-        births_unkept: the number of births for which there was no room. Fingerprints that had no room and may show a
-            birth also count.
+        births_unkept: the number of births for which there was no room. The number includes fingerprints for which
+            there was no room and which may show a birth.
         unlooked: the number of unlike fingerprints that were not judged, because their site had too many or because
             they were evicted.
         unkept: for each service, the number of findings that were dropped for lack of room.

@@ -22,7 +22,7 @@ class PlaceQuota:
         self._shares = Counter((place.service, worker) for place, worker in self._taken.items())
 
     def take(self, place: ServiceSite, worker: str) -> bool:
-        """Give a site room if any is left. A site that already has room may change to another worker."""
+        """Give a site room if any is left. A site that already has room may be reassigned to another worker."""
         if place in self._taken:
             self._shares[place.service, self._taken[place]] -= 1
             self._shares[place.service, worker] += 1

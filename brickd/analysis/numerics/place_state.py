@@ -1,9 +1,9 @@
 """The state of a site at which workers computed different outputs from equal inputs.
 
 Owns: the states, their transitions, and the majority rule. Must not know: fingerprints, reports, limits. Invariants: A
-look combines all results at a site before the state changes, so their order does not matter. No worker is named if most
-workers contradict themselves, if the outlier keeps changing, or if at most half agree. A worker that agrees with all
-others is never named.
+round of comparisons combines all results at a site before the state changes, so the order of the results does not
+matter. No worker is named if most workers contradict themselves, if the outlier keeps changing, or if no more than half
+of the workers agree. A worker that agrees with all others is never named.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Fate(Enum):
 
 @dataclass
 class PlaceLook:
-    """The result of one look at a site.
+    """The result of one round of comparisons at a site.
 
     Attributes:
         fingerprints: the number of judged fingerprints.
@@ -52,10 +52,10 @@ class PlaceLook:
     def doubt(
         self, finding: DivergentSite | None, doubt: Doubt | None, present: Collection[str], living: Collection[str]
     ) -> Doubt:
-        """Combine this look with what was known of the workers at the site.
+        """Combine this round of comparisons with what was known about the workers at the site.
 
-        `present` workers have a fingerprint in the window. Only the `living` count towards a majority, because one
-        faulty machine that restarts its worker again and again would look like several workers.
+        The workers in `present` have a fingerprint in the window. Only the `living` count towards a majority, because
+        one faulty machine that restarts its worker again and again would look like several workers.
         """
         before = doubt or Doubt(frozenset(), frozenset())
         if finding is not None:
@@ -69,14 +69,15 @@ class PlaceLook:
 
 
 def _more(known: frozenset[str], others: Collection[str], most: int) -> frozenset[str]:
-    """Add others, up to `most` workers in all."""
+    """Add other workers, up to a total of `most` workers."""
     return known.union(sorted(set(others) - known)[: max(0, most - len(known))])
 
 
 def fate(doubt: Doubt, present: Collection[str], *, differs: bool, repeats: bool) -> Fate:
     """Return the state of a site; `differs`: whether workers that do not contradict themselves differ, now or earlier.
 
-    `present` workers have a fingerprint in the window. If the kernel repeats its results, those without a case agree.
+    The workers in `present` have a fingerprint in the window. If the kernel repeats its results, a worker without a
+    case agrees.
     """
     if 2 * len(doubt.contradict) > len(doubt.workers.union(present) if repeats else doubt.workers):
         return Fate.DOUBTED
@@ -105,7 +106,7 @@ class GroupVerdict(NamedTuple):
 
 
 def judge_group(group: Sequence[tuple[int, int, int, int]]) -> GroupVerdict:
-    """Judge a group; each item is a worker, an output, its count, and the number of its newest fingerprint."""
+    """Judge a group; each item is a worker, an output, its count, and the sequence number of its newest fingerprint."""
     rows_of: dict[int, list[tuple[int, int, int]]] = {}
     for worker, output, times, newest in group:
         rows_of.setdefault(worker, []).append((output, times, newest))

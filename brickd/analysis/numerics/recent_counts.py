@@ -38,7 +38,7 @@ class FingerprintCounts(NamedTuple):
 
     @property
     def compared(self) -> int:
-        """Return how many comparable fingerprints were compared. A counterpart may be in a later slot."""
+        """Return how many comparable fingerprints of the slot were compared, even if with one of a later slot."""
         return min(self.met, max(0, self.fingerprints - self.without_inputs - self.stateful - self.left_out))
 
     @property

@@ -1,7 +1,7 @@
-"""Coverage by rows: the layers with a row, sites that wait for their turn, sites whose rows are unknown.
+"""The coverage of comparisons of rows: layers with a row, sites that wait for their turn, sites whose rows are unknown.
 
-Owns: which sites had no turn yet. Must not know: states of sites, screens, JSON. Invariant: a site without rows waits
-for its turn, or has unknown rows, or was never called in a recorded step.
+Owns: which sites have not had their turn yet. Must not know: states of sites, screens, JSON. Invariant: a site without
+rows waits for its turn, or has unknown rows, or was never called in a recorded step.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """The workers whose rows differ at a site, judged from the counts of each pair of workers.
 
 Owns: the majority and the outliers among pairs. Must not know: how rows are counted (row_pairs.h), reports. Invariants:
-An outlier differs from a worker of the majority. It also differs, or is far, from another worker of the majority. No
-two workers of the majority differ. The majority is larger than the number of outliers. There is no verdict if most
-workers contradict
-themselves, or if more than two workers are involved in differences and no two workers agree: then the operator does not
-treat rows separately, or does not repeat its results.
+An outlier differs from a worker of the majority. From a second worker of the majority it differs too, or it is far from
+it. No two workers of the majority differ. The majority is larger than the number of outliers. There is no verdict if
+most workers contradict themselves. There is none either if more than two workers are involved in differences and no two
+workers agree. In both cases the operator does not treat rows separately, or does not repeat its results.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ class RowPair(NamedTuple):
 
     Attributes:
         rows: the number of equal input rows that both workers had.
-        apart: for each worker, at how many of its newest 16 shared rows its last output is new to the other worker.
+        apart: for each worker, in how many of its newest 16 shared rows the other worker never had its last output.
         far: for each worker, the number of rows with an output that is far from all outputs of the other worker.
         unlike_own: for each worker, the number of rows with two outputs of its own that are far from each other.
-        newest: for each worker, fingerprints of both workers at its last row that was far, or else apart.
+        newest: for each worker, the fingerprints of both at its last row that was far or, without one, apart.
         differs: for each worker, whether it differs from the other worker.
     """
 
@@ -55,11 +54,11 @@ class RowPair(NamedTuple):
         return self.other if worker == self.one else self.one
 
     def side(self, worker: int) -> int:
-        """The index of a worker in the fields that are pairs."""
+        """The index (0 or 1) of a worker in the fields that are pairs."""
         return int(worker != self.one)
 
     def example(self, worker: int) -> tuple[int, int]:
-        """Return two fingerprints of the last row at which `worker` differs: of the other worker, and of this one."""
+        """Return the fingerprints of the other worker and of `worker` at the last row at which `worker` differs."""
         side = self.side(worker)
         return self.newest[side][not side], self.newest[side][side]
 
@@ -130,13 +129,13 @@ def _weight(pair: RowPair) -> tuple[int, int]:
 
 
 def _majority(workers: Iterable[int], agreeing: Sequence[frozenset[int]]) -> frozenset[int]:
-    """Return the worker that agrees with most others, and these others; if several do, the first worker counts."""
+    """Return the worker that agrees with the most others, and these others. The first worker wins a tie."""
     sets = ({worker}.union(*(pair for pair in agreeing if worker in pair)) for worker in sorted(workers))
     return frozenset(max(sets, key=len, default=()))
 
 
 def _is_outlier(worker: int, majority: frozenset[int], pairs: Iterable[RowPair]) -> bool:
-    """Whether a worker differs from one worker of the majority, and differs or is far from at least one more."""
+    """Whether a worker differs from one worker of the majority, and differs from or is far from another one."""
     mine = [pair for pair in pairs if worker in pair[:2] and pair.peer(worker) in majority]
     differs = {pair.peer(worker) for pair in mine if pair.differs[pair.side(worker)]}
     leans = {pair.peer(worker) for pair in mine if pair.far[pair.side(worker)]} | differs

@@ -1,4 +1,4 @@
-"""The workers of a service whose rows are compared. They are limited in number, as rows are compared in pairs.
+"""The workers of a service whose rows are compared. Their number is limited, because rows are compared for each pair.
 
 Owns: which workers are admitted, and the count of rows that are left out. Must not know: windows, records.
 Invariants: A row of a worker that is not admitted never counts as compared. When the rows of an admitted worker are
@@ -16,7 +16,7 @@ _ASK_AGAIN = 64  # after this many attempts of other workers, the admitted worke
 
 
 class RowWorkers:
-    """The admitted workers of all services; `left_out` counts the rows left out since the last `take`, by service."""
+    """The admitted workers of all services; `left_out`: for each service, the rows left out since the last `take`."""
 
     def __init__(self) -> None:
         self.left_out: Counter[str] = Counter()
@@ -24,7 +24,7 @@ class RowWorkers:
         self._attempts = 0
 
     def admits(self, service: str, uuid: str, holds: Callable[[str], bool]) -> bool:
-        """Whether a worker's rows may be added; `holds` says whether the window has rows of a worker."""
+        """Whether a worker's rows may be added; `holds` tells whether the window has rows of a given worker."""
         admitted = self._admitted.get(service, set())
         if uuid in admitted or len(admitted) < ROW_WORKERS_MAX:
             return True
@@ -38,7 +38,7 @@ class RowWorkers:
         self._admitted.setdefault(service, set()).add(uuid)
 
     def forget(self, service: str, uuid: str) -> None:
-        """Drop a worker, and its service after the last one."""
+        """Drop a worker, and its service if this was the last worker."""
         admitted = self._admitted.get(service, set())
         admitted.discard(uuid)
         if not admitted:

@@ -1,4 +1,4 @@
-"""The counts of each site, continued from look to look and across restarts of the daemon.
+"""The counts of each site, which continue from one round of comparisons (a look) to the next and after a restart.
 
 Owns: which sites are counted separately, and how counts continue after a restart. Must not know: how differences are
 judged. Invariants: The cost of a look depends only on the changes since the last look. Services without a known worker
@@ -17,7 +17,7 @@ from brickd.shm.sites import is_rows, plain
 
 
 class _Places(NamedTuple):
-    """The sites of a service by number, each with its first category."""
+    """The sites of a service by id, each with its first category."""
 
     service: str
     of: dict[int, tuple[ServiceSite, str]]
@@ -40,7 +40,7 @@ class Tally:
         return self._sites.copy()
 
     def take(self, services: Collection[str]) -> Mapping[tuple[str, bool], FingerprintCounts]:
-        """Add the counts since the last look. Return them by service and by whether they are of rows."""
+        """Add the counts since the last look. Return them keyed by service and by whether they count rows."""
         if departed := self._services.difference(services):
             self._services -= departed
             self._sites = {place: counts for place, counts in self._sites.items() if place.service not in departed}

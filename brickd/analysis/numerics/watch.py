@@ -1,8 +1,8 @@
 """Comparison of running workers in rounds, called looks: each look judges and counts the new fingerprints.
 
-Owns: when a look is due, its initial state, the counts after it. Must not know: where fingerprints come from, how a
-site is judged, how the state is saved. Invariants: The cost of a look is bounded, whatever arrives. Fingerprints that
-were not judged are counted.
+Owns: the initial state of a look, and the counts after it. Must not know: where fingerprints come from, how a site is
+judged, how the state is saved. Invariants: The cost of a look is bounded, whatever arrives. Fingerprints that were not
+judged are counted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MARKS_MAX = 4_096  # remembered looks; that many take more than an hour
 
 
 class Watch:
-    """Compares the fingerprints of running workers; `compared` is the state of the last look."""
+    """Compares the fingerprints of running workers; `compared` is the state after the last look."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Watch:
     def _other_contexts(
         self, known: Mapping[str, int], news: Collection[tuple[str, bool]], at_ns: int
     ) -> Mapping[str, int]:
-        """Count the rows that another worker had only in another context, now and then in services with new rows."""
+        """Now and then, in services with new rows, count the rows that another worker had only in another context."""
         found = dict(known)
         for service in (service for service, rows in news if rows and service):
             if at_ns - self._contexts_ns.get(service, 0) >= _CONTEXTS_NS:
@@ -140,7 +140,7 @@ class Watch:
         return found
 
     def _oldest(self, services: Collection[str], at_ns: int) -> dict[tuple[str, bool], int]:
-        """Return when the oldest fingerprint in each service's windows arrived, of whole tensors and of rows."""
+        """Return, for each service, when the oldest fingerprint in its window of whole tensors and of rows arrived."""
         self._marks = {of: marks for of, marks in self._marks.items() if of[0] in services}
         for service, rows in itertools.product(services, (False, True)):
             _, first, end = self._numerics.extent(service, rows=rows)

@@ -1,7 +1,7 @@
-"""One look at running workers: it judges groups of equal inputs, which become findings and doubts.
+"""One round of comparisons (a look): judges groups of equal inputs, which become findings and doubts.
 
-Owns: how the verdicts on the groups of a site are combined, and what is reported of them. Must not know: when a look is
-due, how a group is judged, how much room there is. Invariant: a case is counted once.
+Owns: how the verdicts on the groups of a site are combined, and what is reported about these verdicts. Must not know:
+when a look is due, how a group is judged, how many findings fit. Invariant: no case is counted twice.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Roll(NamedTuple):
 
 @dataclass
 class WatchRound:
-    """One look at running workers.
+    """One round of comparisons of running workers.
 
-    `seen` has the earlier cases, each with whether it had a majority; `met` has the cases of this look, old and new.
-    `rows_since`: for a site where the rows of two workers differ and a third worker may decide, since when it waits.
+    `seen` has the earlier cases, each with a flag for a majority; `met` has the cases of this look, old and new.
+    `rows_since`: for each site where the rows of two workers differ and a third worker may decide, since when it waits.
     """
 
     numerics: Numerics

@@ -1,6 +1,6 @@
 """Measures all devices of this machine in turn, with one program for processors and one for GPUs.
 
-Owns: the devices to measure, their time limits, the parsing of the programs' output, which results contradict each
+Owns: the devices to measure, their time limits, the parsing of the programs' output, and which results contradict each
 other. Must not know: methods of measurement, where peaks are stored, screens. Invariants: No two devices are measured
 at the same time. If a program ends early or takes too long, the rest of its measurements are skipped, with the reason.
 All measurements together take less than 30 seconds.
@@ -51,8 +51,9 @@ class Calibration:
     def evidence(self, device: Device) -> dict[str, Evidence]:
         """The evidence for each rate of a device.
 
-        If other processors share a unit, a round on it is undisturbed only while no other work runs. In a virtual
-        machine, this is never certain, because other virtual machines may use the same memory and the shared caches.
+        If other processors share a unit, a round that uses the unit is undisturbed only while no other work runs. In a
+        virtual machine, this is never certain, because other virtual machines may use the same memory and the shared
+        caches.
         """
         evidence = {}
         rounds = [self.rounds[device.name, of] for of in device.rates]

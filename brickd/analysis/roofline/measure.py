@@ -4,8 +4,8 @@ Owns: the list of measurements, how the time is divided. Must not know: where pe
 rate is the best of many measured rounds, and is never calculated. An impossible measurement is reported with the
 reason. No measurement begins after the deadline.
 
-The FLOP/s of a processor are those of multiply-adds in registers, with each of its instruction sets: no kernel is
-faster with the same instructions. The FLOP/s of a GPU are those of torch's matrix product. The measurement is a
+The FLOP/s of a processor are measured with multiply-adds in registers, once per instruction set: no kernel that uses
+the same instructions is faster. The FLOP/s of a GPU are measured with torch's matrix product. The measurement is a
 separate program, because it binds its threads to processors, and because it can be killed if a driver hangs.
 """
 
@@ -56,7 +56,7 @@ class Plan(NamedTuple):
         return time.monotonic_ns() >= self.until_ns
 
     def shared_by(self, figures: int) -> Plan:
-        """Return the plan for the next rate, if `figures` rates share the time that is left."""
+        """Return the plan for the next rate, given that `figures` rates share the time that is left."""
         now = time.monotonic_ns()
         return Plan(self.enough, now + (self.until_ns - now) // figures)
 
@@ -128,7 +128,7 @@ def processors(
 
 
 def fastest(tried: Iterable[Sequence[Round]]) -> Sequence[Round]:
-    """Return the rounds of the fastest instruction set. Rounds of other sets do not confirm its rate."""
+    """Return the rounds of the fastest instruction set. Rounds of other instruction sets do not confirm its rate."""
     return max(tried, key=lambda found: max((each.per_second for each in found), default=0.0))
 
 

@@ -35,7 +35,7 @@ Source = Literal["measured", "given"]
 
 
 class Bandwidth(NamedTuple):
-    """The bandwidth of a level: "L1" and so on, or MEMORY."""
+    """The bandwidth of a level of memory: "L1", another cache, or MEMORY."""
 
     level: str
     bytes_per_second: float
@@ -55,9 +55,9 @@ class Evidence:
 
     Attributes:
         at: when the best round was measured, in RFC 3339.
-        others_processors: how many processors other work used on average; None if unknown.
+        others_processors: the mean number of processors that other work used; None if unknown.
         rounds: the number of rounds; 0 if an earlier version of brickd, which stored no evidence, measured the rate.
-        undisturbed_rounds: the number of rounds in which nothing took time from the measurement.
+        undisturbed_rounds: the number of rounds in which the measurement lost no time to other work.
         undisturbed_per_second: the best rate of the undisturbed rounds; None if there are none.
         disturbed_by: the number of disturbed rounds for each kind of disturbance.
     """
@@ -71,11 +71,11 @@ class Evidence:
 
     @property
     def under_load(self) -> bool:
-        """Whether other work used so many processors that it may have slowed the measurement."""
+        """Whether other work used enough processors to slow the measurement."""
         return self.others_processors is not None and self.others_processors >= _BUSY_PROCESSORS
 
     def confirms(self, per_second: float) -> bool:
-        """Whether there are enough undisturbed rounds, and one of them reached this rate."""
+        """Whether there are enough undisturbed rounds and at least one of them reached this rate."""
         if self.undisturbed_per_second is None or self.undisturbed_rounds < UNDISTURBED_MIN:
             return False
         return self.undisturbed_per_second >= _SAME * per_second
@@ -100,9 +100,9 @@ class Device:
         at: the time of the last measurement, in RFC 3339.
         by: the GPU's name, or the processors' instruction sets; None if the user gave the peaks.
         machine: the machine that was measured; None if the user gave the peaks.
-        flops_per_second: the rates by type of number.
-        bandwidths: the rates by memory level, the level nearest to the processor first.
-        evidence: how each rate was measured, by type of number or memory level.
+        flops_per_second: the rates, keyed by type of number.
+        bandwidths: the rates, keyed by memory level; the level nearest to the processor comes first.
+        evidence: how each rate was measured, keyed by type of number or by memory level.
     """
 
     name: str
@@ -117,12 +117,12 @@ class Device:
 
     @property
     def rates(self) -> dict[str, float]:
-        """Return every rate, by type of number or level."""
+        """Return every rate, keyed by type of number or by level."""
         return {**self.flops_per_second, **{each.level: each.bytes_per_second for each in self.bandwidths}}
 
     @property
     def others_processors(self) -> float | None:
-        """The most processors that other work used on average during any measurement; None if unknown."""
+        """The largest mean number of processors that other work used during a measurement; None if unknown."""
         known = (each.others_processors for each in self.evidence.values())
         return max((each for each in known if each is not None), default=None)
 
@@ -186,7 +186,6 @@ def merged(measured: Iterable[Device], known: Iterable[Device]) -> tuple[tuple[D
 
 
 def _identity(device: Device) -> tuple[object, ...]:
-    """Return the identity of a measured device. A device that the user gave equals only itself."""
     if device.source == "given":
         return (id(device),)
     gpu = None if device.name in ("core", "machine") else device.by

@@ -30,7 +30,7 @@ def place(runtime: Runtime) -> Path:
 
 
 def may_save(path: Path) -> None:
-    """Raise a BrickdError if the file cannot be written. The check comes before a measurement, which takes time."""
+    """Raise a BrickdError if the file cannot be written. This check saves a useless measurement."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):
@@ -55,7 +55,7 @@ def _unwritable(path: Path, error: OSError) -> BrickdError:
 
 
 def load(path: Path) -> tuple[Device, ...]:
-    """Return the devices in the file, or none if there is no file.
+    """Return the devices in the file; empty if there is no file.
 
     Raises:
         PeaksRefused: the file is damaged.

@@ -5,8 +5,8 @@ screens. Invariants: A brick whose operations or bytes are unknown has no positi
 including those that `top` omits. A roof that is only a lower bound is marked. The distance is 1 - min(achieved /
 min(peak, intensity x bandwidth), 1).
 
-The user's process joins peaks and bricks, not the daemon, because the peaks are in the user's state directory. A daemon
-that runs as a service has a private state directory.
+The user's process combines peaks and bricks. The daemon cannot, because the peaks are in the user's state directory. A
+daemon that runs as a service has a private state directory.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """The limits of a device for bytes that come from `level`; the first level is the one nearest to the processor.
+    """The limits of a device for bytes that come from `level`; `bandwidths` has the nearest level first.
 
     Attributes:
-        bounds: COMPUTE and the names of levels, if their rates are only lower bounds.
+        bounds: the limits (COMPUTE, names of levels) whose rates are only lower bounds.
     """
 
     peak: float

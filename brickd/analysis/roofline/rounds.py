@@ -1,8 +1,8 @@
 """Rounds: the same work in successive time slots, and the disturbances in each slot.
 
 Owns: the condition for an undisturbed round, and how many of them are enough. Must not know: the kind of work, where
-peaks are stored. Invariants: A rate is that of one round, in which all threads worked in the same slot. The rate of a
-round is the work of all threads, divided by the time from the first start to the last end, so a disturbance can only
+peaks are stored. Invariants: A rate is the rate of one round, in which all threads worked in the same slot. The rate of
+a round is the work of all threads, divided by the time from the first start to the last end, so a disturbance can only
 lower it. A round is undisturbed only if every thread had its processor for the whole round.
 
 A slot is a millisecond, which is shorter than the kernel's time slice. So even if twenty processes compete for a
@@ -23,10 +23,11 @@ from typing import NamedTuple
 from brickd.base import cgroups
 from brickd.base.files import read
 
-# Threads never sleep. So a thread whose processor time is shorter than the round by more than this fraction had to
-# wait.
+# Threads never sleep. So a thread had to wait if its processor time is shorter than the round by more than this
+# fraction.
 _LOST = 0.01
-# How long the threads work before their rounds are judged. The time doubles with each trial, up to the second value.
+# How long the threads work before their rounds are judged. The time doubles with each trial, from the first to the
+# second value.
 _TRIAL_NS, _TRIAL_NS_MAX = 200_000_000, 800_000_000
 # The interval between readings of the disturbances, and the kernel's largest delay in reporting them.
 _LOOK_SECONDS, _TICK_NS = 0.01, 10_000_000
@@ -49,7 +50,7 @@ Work = Callable[[int], list[tuple[int, int, int, int, int]]]
 
 
 class LostTime(NamedTuple):
-    """The processor time that the hypervisor and the limits of our control groups have taken up to now."""
+    """The processor time that this process has lost so far to the hypervisor and to limits of control groups."""
 
     at_ns: int
     stolen_ticks: int

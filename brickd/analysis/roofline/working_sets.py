@@ -20,7 +20,7 @@ from brickd.base.processors import CPUS, listed
 PAGE = 4096
 # Larger than any cache, for a machine that does not report cache sizes.
 _LAST_CACHE_BYTES = 64 << 20
-# The working sets use at most this fraction of the free memory: 1 divided by the number.
+# The working sets use at most the free memory divided by this number.
 _SHARE_OF_ROOM = 4
 
 
@@ -65,7 +65,7 @@ def working_sets(
     below = 0
     for level, size_bytes, shared in found:
         mine = size_bytes // max(1, len(shared & set(cpus)))
-        # The geometric mean of the sizes of this level and the nearer level. For the first level, half of its own size.
+        # The geometric mean of the sizes of this level and the next nearer one; for the first level, half of its size.
         between = math.isqrt(below * mine) if below else mine // 2
         if mine <= 2 * below:
             yield Skipped(

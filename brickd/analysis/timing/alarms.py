@@ -1,8 +1,8 @@
 """Alarms about single workers, and the events at the start and the end of an alarm.
 
-Owns: the form of an alarm, which alarms are active, their events. Must not know: how a worker is judged, what takes
-snapshots. Invariants: The active alarms are replaced as a whole, so any thread may read them. An alarm logs one event
-when it starts and one when it ends.
+Owns: the fields of an alarm, which alarms are active, and the events of alarms. Must not know: how a worker is judged,
+what takes snapshots. Invariants: The active alarms are replaced as a whole, so any thread may read them. An alarm logs
+one event when it starts and one when it ends.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Alarm(NamedTuple):
 
 
 def of_services(alarms: Sequence[Alarm]) -> list[Alarm]:
-    """Merge the alarms about stuck workers of each service into one alarm that names their places."""
+    """Merge the alarms about stuck workers into one alarm per service, which names the places of the workers."""
     stuck: dict[str, list[Alarm]] = {}
     for each in alarms:
         if each.kind == "stuck":

@@ -1,4 +1,4 @@
-"""One brick over the last slots: each worker's work, and its distance from the other workers.
+"""One brick over the last slots: the work of each worker, and how far the worker is from the others.
 
 Owns: which score of a worker counts, the rows of a brick. Must not know: which worker is named. Invariants: A worker
 with more processor time but normal call times does not stand out. Of several processes with the same name, only the
@@ -48,7 +48,7 @@ class Ran(NamedTuple):
     Attributes:
         standing: how far the worker stands out by its processor time per call.
         most: the largest likely excess.
-        here: whether the call times of all bricks show that this brick is the cause.
+        here: whether the call times of all bricks show that this brick causes the excess.
     """
 
     standing: Standing
@@ -64,7 +64,7 @@ class ComparedBrick:
         key: the service and the name of the brick.
         field: the workers that can be compared.
         median_ns: the median of the mean call times of all workers.
-        ran: the processor time of each worker, if known.
+        ran: the processor time of each worker whose processor time is known.
     """
 
     key: Key
@@ -87,7 +87,7 @@ class ComparedBrick:
         return "few_workers" if len(self.totals) < ROWS_MIN else "few_samples"
 
     def standing(self, worker: str, least: float) -> Standing:
-        """Return how far a worker stands out: by processor time if that shows it as slow, else by call times."""
+        """Return how far a worker stands out: in processor time if it is slow by this measure, else in call times."""
         ran = self.ran.get(worker)
         return ran.standing if ran is not None and self.by_processor(worker, least) else self.field.standing(worker)
 
@@ -112,7 +112,7 @@ class ComparedBrick:
 
 
 def brick(stretch: Stretch, key: Key) -> ComparedBrick:
-    """Return one brick of a stretch."""
+    """Return one brick of a stretch of slots."""
     sides = stretch.sides(key)
     totals: dict[str, Total] = {}
     for worker, row in sides.items():

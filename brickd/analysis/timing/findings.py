@@ -1,6 +1,6 @@
-"""Findings of a comparison of workers: stragglers, suspects that are not named, the coverage.
+"""The results of comparing workers: stragglers, suspects that are not named, the coverage.
 
-Owns: the form of a finding as JSON and as a sentence. Must not know: how a finding is reached, screens. Invariant: a
+Owns: how a finding is written as JSON and as a sentence. Must not know: how a finding is reached, screens. Invariant: a
 verdict without a straggler says what was compared.
 """
 
@@ -34,9 +34,9 @@ class WorkerRow:
 
     Attributes:
         mean_ns: the mean self time of a call.
-        excess_percent: how much slower the worker is than the median. In a collective, how much less it waits than the
-            median, as a part of the time between two calls. None if unknown.
-        score: the excess divided by the deviation that chance and usual differences explain.
+        excess_percent: how much slower the worker is than the median. In a collective, the value is how much less the
+            worker waits than the median, as a part of the time between two calls. None if unknown.
+        score: the excess divided by the deviation that can be due to chance and to usual differences.
     """
 
     worker: str
@@ -63,7 +63,7 @@ class Straggler:
     """A slow worker.
 
     Attributes:
-        outside: whether the brick is a collective in which the others wait for the worker, and no record shows why.
+        outside: true if the brick is a collective in which the others wait for the worker, but no record shows why.
         row: the worker's row.
         median_ns: the median of the mean call times of all workers.
         cost_ns_per_s: the cost per second of wall time.
@@ -126,7 +126,7 @@ class WaitingWorker:
 
     @property
     def about(self) -> About:
-        """The subject of the finding: the worker, without a brick."""
+        """The subject of the finding: the worker alone, without a brick."""
         return About(self.service, self.worker, "")
 
     @property
@@ -176,12 +176,12 @@ class Coverage:
 
     Attributes:
         workers: the number of live workers.
-        judged: the number of bricks in which workers were compared.
+        judged: the number of bricks in which workers were compared with each other.
         few_workers: the number of bricks with fewer than three workers.
         few_samples: the number of bricks with too few calls.
-        small: the number of bricks with too little time to matter, or beyond the limit of bricks.
-        unjudged: the number of bricks of a category whose time shows nothing about a worker.
-        bounded: the number of bricks that have only bounds and no measurement.
+        small: the number of bricks that take too little time to matter, or that exceed the limit of bricks.
+        unjudged: the number of bricks whose category is one in which time reveals nothing about a worker.
+        bounded: the number of bricks whose times are only bounds, not measurements.
         waits_unknown: the number of workers whose waiting time for a processor is unknown.
     """
 

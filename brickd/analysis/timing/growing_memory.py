@@ -2,8 +2,8 @@
 
 Owns: what counts as growth, its slope, the time until the memory is full. Must not know: how the memory of a process is
 read, screens. Invariants: A worker is named only if its memory reaches a new level, so memory that grows and falls in
-cycles is not named after the first fall. A worker whose memory grew and then stays level is not named. A worker's
-history has at most `_KEPT` values.
+cycles is not named after the first fall. A worker whose memory has stopped growing is not named. A worker's history has
+at most `_KEPT` values.
 
 The time is divided into parts (each a tenth of `memory_over`). The memory of a part is the minimum of the resident
 memory in it, so memory that is freed within the part does not count. The slope is computed by the method of Theil and
@@ -41,7 +41,7 @@ _MINUTE_NS = 60_000_000_000
 
 @dataclass(slots=True)
 class _History:
-    """The minimum of the resident memory in each part of the time. The last part is still in progress.
+    """The minimum of the resident memory in each part of the observed time. The last part is still in progress.
 
     Attributes:
         part: the number of the last part.
@@ -107,7 +107,7 @@ class GrowingMemory:
 
 
 def grows(least: Sequence[int], now: int) -> float:
-    """Return the slope of the last ten parts if the values grow until `now` and never fall much, else 0.
+    """Return the slope of the last ten parts if the values grow up to the part `now` and never fall much; else 0.
 
     >>> grows([5] * 3 + list(range(10)), 9), grows(range(10), 9), grows(range(10), 7), grows(range(9), 9)
     (1.0, 1.0, 0.0, 0.0)

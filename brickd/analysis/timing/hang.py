@@ -1,9 +1,9 @@
-"""Hangs: compares two looks at the same workers, and finds the outliers.
+"""Hangs: compares two readings (looks) of the same workers, taken one after the other, and finds the outliers.
 
 Owns: when a lane is stuck, which workers are outliers. Must not know: how the looks were taken, screens. Invariants: A
-lane that recorded anything between the looks is not stuck. No worker is named if all are in the same state, or if there
-are fewer than three. A worker that is stuck elsewhere is found even if all workers also wait in one place. The order of
-workers changes nothing.
+lane that recorded anything between the looks is not stuck. No worker is named if all workers are in the same state, or
+if there are fewer than three workers. A worker that is stuck elsewhere is found even if all workers, including this
+one, wait in one place. The order of workers changes nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FEWEST = 3
 class LanePosition(NamedTuple):
     """The position of a lane, which is compared between workers.
 
-    The position has only the innermost spans, because some workers may have a wrapper that others do not have.
+    It consists of the innermost spans only, because some workers may have an outer wrapper that others do not have.
 
     Attributes:
         layer: the layer of the brick; None outside of layers.
@@ -41,11 +41,11 @@ class LanePosition(NamedTuple):
 
 
 class LaneLook(NamedTuple):
-    """One lane at one time.
+    """One lane at one moment.
 
     Attributes:
         thread: the thread that records in the lane; 0 if there is none.
-        activity: counters, at least one of which changes when a span begins or ends.
+        activity: counters; when a span begins or ends, at least one of them changes.
         spans: the number of open spans.
         youngest: the open span that began last.
     """
@@ -157,7 +157,7 @@ def _looks(reading: Reading) -> Looks:
 
 
 def compared(before: Looks, after: Looks, *, alive: bool, longer_ns: float) -> tuple[ComparedLane, ...]:
-    """Return the state of each lane; `alive` says whether the worker was alive at the later look."""
+    """Return the state of each lane; `alive` tells whether the worker was alive at the later look."""
     return tuple(
         ComparedLane(number, look, _state(before.get(number), look, longer_ns) if alive else "died")
         for number, look in after.items()
@@ -174,7 +174,7 @@ def _state(before: LaneLook | None, after: LaneLook, longer_ns: float) -> State:
 
 
 def judge(workers: Sequence[Watched]) -> HangVerdict:
-    """Find the outliers of one service."""
+    """Find the outliers among the workers of one service."""
     stuck = _places(workers)
 
     def verdict(kind: Kind, place: LanePosition | None = None, outliers: Sequence[HangOutlier] = ()) -> HangVerdict:
@@ -188,8 +188,8 @@ def judge(workers: Sequence[Watched]) -> HangVerdict:
     living = [worker for worker in workers if worker.alive]
     everywhere = [place for place in stuck if stuck[place][0] == len(living)]
     elsewhere = {place: each for place, each in stuck.items() if place not in everywhere}
-    # A place in which all live workers wait is normal if any of them also moves. In this case, a dead worker is not an
-    # outlier.
+    # If all live workers wait in a place, this is normal as long as any of them has another lane that moves. In this
+    # case, a dead worker is not an outlier.
     candidates = elsewhere if any(worker.moves for worker in living) else stuck
     for place, (inside, _) in candidates.items():
         if len(workers) < 2 * inside < 2 * len(workers):
@@ -208,7 +208,7 @@ def judge(workers: Sequence[Watched]) -> HangVerdict:
 
 
 def _places(workers: Iterable[Watched]) -> dict[LanePosition, tuple[int, Age]]:
-    """Count the stuck workers at each place, and find their shortest time; the place with most workers comes first."""
+    """For each place, count the stuck workers and find their shortest time. Places with more workers come first."""
     found: dict[LanePosition, list[Age]] = {}
     for worker in workers:
         for place, since_ns in worker.stuck.items():
@@ -218,7 +218,7 @@ def _places(workers: Iterable[Watched]) -> dict[LanePosition, tuple[int, Age]]:
 
 
 def _outliers(workers: Iterable[Watched], places: Mapping[LanePosition, tuple[int, Age]]) -> list[HangOutlier]:
-    """Describe outliers, the longest stuck first. A stuck worker is described by its rarest place, others by state."""
+    """Describe outliers, the longest stuck first. A stuck worker shows its rarest place, others show their state."""
     outliers = []
     for worker in workers:
         mine = [place for place in worker.stuck if place in places]

@@ -53,7 +53,7 @@ def sentence(verdict: HangVerdict) -> str:
 
 
 def _named(places: Iterable[LanePosition | None]) -> dict[LanePosition | None, str]:
-    """Name each place: by its brick, and also by its layer or parent if the brick is at several places."""
+    """Name each place by its brick; add the layer or the parent if the brick is at several places."""
     alike: dict[str, list[LanePosition]] = {}
     for place in places:
         if place is not None:
@@ -85,7 +85,7 @@ def _states(verdict: HangVerdict, *states: State) -> list[str]:
 
 
 def _counted(verdict: HangVerdict, *states: State) -> list[tuple[int, str]]:
-    """Count the workers in each of these states, without the outliers; each count comes with a verb."""
+    """Count the workers in each of these states, without the outliers; write each count with a verb."""
     counts = [(verdict.states[state], _DOES[state]) for state in states]
     return [(count, one if count == 1 else many) for count, (one, many) in counts if count]
 

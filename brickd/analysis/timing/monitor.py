@@ -1,6 +1,6 @@
 """Stragglers among running workers: compares successive snapshots and reports changes.
 
-Owns: the last looks, the named workers and the times since when they are named, the events of their start and end. Must
+Owns: the last looks, the named workers, since when each of them is named, the events when this begins and ends. Must
 not know: how a straggler is judged, what takes snapshots. Invariants: The verdict is immutable, so any thread may read
 it. The size of the verdict is bounded by the rows of a look and the number of looks.
 """
@@ -66,7 +66,7 @@ class Lookout:
         self._report_changes(was, self._judged, lives)
 
     def _with_sharing(self, waiting: Sequence[WaitingWorker], hosts: Mapping[str, Host]) -> tuple[WaitingWorker, ...]:
-        """Add the only processor of each waiting worker, and another process that runs there."""
+        """If a waiting worker may use only one processor, add this processor and another process that runs there."""
         cpus = {each.worker: cpu for each in waiting if (cpu := hosts[each.worker].cpu) is not None}
         others = self._sharing({pid: cpu for worker, cpu in cpus.items() if (pid := hosts[worker].pid)})
         sharing = {worker: Sharing(cpu, others.get(hosts[worker].pid or 0)) for worker, cpu in cpus.items()}

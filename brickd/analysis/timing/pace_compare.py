@@ -1,23 +1,23 @@
 """Compares two groups of workers brick by brick: which spans take significantly longer.
 
 Owns: which differences of time are significant. Must not know: files, states of workers, the meaning of the groups,
-screens. Invariants: Bounds are not measurements, so bricks with bounds are excluded and listed. Exchanging the groups
-changes only the signs. A brick that only one group has is listed without a difference.
+screens. Invariants: Bounds are not measurements, so bricks with bounds are listed but not compared. Exchanging the
+groups changes only the signs. A brick that only one group has is listed without a difference.
 
 A difference is significant if all of this is true:
 
-- The histograms differ (see `stats`): in 99 of 100 comparisons of equal groups, the histograms of no brick differ this
-  much. This test alone is not enough, because it assumes independent spans. The spans of one worker depend on each
-  other, and with millions of spans almost every difference would be significant.
-- The medians differ by at least `LEAST`, in the same direction. The median is known only by its bucket, which is 19 %
-  wide, and a tiny change can move many equal spans to the next bucket. So the means, which are exact, must also differ
-  by `LEAST`. The means do not matter if at least one whole bucket is between the medians, because a single long stop
-  can hide a difference of means.
+- The histograms differ (see `stats`): if the groups are equal, then in 99 of 100 comparisons no brick has histograms
+  that differ this much. This test alone is not enough, because it assumes independent spans. The spans of one worker
+  depend on each other, and with millions of spans almost every difference would be significant.
+- The medians differ by at least `LEAST`, in the same direction. Only the bucket of the median is known. A bucket is 19
+  % wide, and a tiny change can move many equal spans to the next bucket. So the means, which are exact, must also
+  differ by `LEAST`. The means are ignored if at least one whole bucket is between the medians, because a single long
+  stop can hide a difference of means.
 
-The whole test misses differences between groups whose spans are nearly all in one bucket. The test also misses
+The test as a whole misses differences between groups whose spans are nearly all in one bucket. It also misses
 differences of less than two buckets if rare, long stops dominate the means.
 
-Clocks of different rates have different borders of buckets, and these borders alone can cause a difference. So groups
+Clocks with different rates have different bucket borders, and different borders alone can cause a difference. So groups
 on such clocks are compared as if the slower group were one bucket faster.
 """
 
@@ -148,7 +148,7 @@ def paces(a: Iterable[Reading], b: Iterable[Reading]) -> Paces:
 def _add(
     fold: SummaryFold[_Key], a: Iterable[Reading], b: Iterable[Reading], categories: dict[str, str]
 ) -> Mapping[str, Set[float]]:
-    """Add all readings; return, for each brick, by how many buckets its histograms were shifted."""
+    """Add up all readings; return, for each brick, by how many buckets its histograms were shifted."""
     sides: list[tuple[Side, Reading]] = [*(("a", each) for each in a), *(("b", each) for each in b)]
     # The first clock defines the buckets. The readings are sorted by clock, so that exchanging the groups changes
     # nothing.

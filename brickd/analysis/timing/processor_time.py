@@ -1,19 +1,20 @@
 """Processor time as additional evidence: does a worker use more of it for the same work?
 
 Owns: the attribution of a worker's processor time to one brick. Must not know: how processor time is measured, which
-worker is named. Invariants: No brick is chosen if its own call times contradict that. Without the kernel's accounting
-there is no evidence.
+worker is named. Invariants: A brick is not chosen if its own call times contradict the choice. Without the kernel's
+accounting there is no evidence.
 
 On a busy host, call times are mostly noise: a call of 6 ms takes 200 to 700 ms. A worker's processor time has much less
 noise: at a measured load of 30 to 65, slots of equal workers differ by 4 %. But the processor time of a worker is only
 one number, which does not say in which brick it was spent. So the brick is found in these steps:
 
 1. The work of a worker in a slot is the sum of its calls, in which each call counts with the median time of its brick.
-   The worker's processor time per unit of work, divided by the median of all workers, is a row of a `Field` (`stats`).
+   The worker's processor time per unit of work is divided by the median of all workers; one quotient per slot is a row
+   of a `Field` (`stats`).
 2. If the row stands out, each brick is examined as the cause of the whole excess. For example, if a brick is 40 % of
    the work and the worker takes 40 % longer, then the calls of that brick would take 100 % longer.
 3. The call times select the brick. A brick is excluded if it is certainly not slower by half of this excess. Of the
-   other bricks, the one whose call times fit best is chosen, but only if its lead over each other brick is at least
+   other bricks, the one whose call times fit best is chosen, but only if it leads each other brick by at least
    `_CHOSEN`. If no brick remains, either another thread of the worker uses the time, or all bricks are equally slow.
 
 Processor time can also clear a worker: if a brick takes longer but the worker's processor time does not grow, then the
@@ -64,7 +65,7 @@ def _in_one(excess: float, share: float) -> float:
 
 
 def _chosen(bricks: Sequence[ComparedBrick], worker: str, ran: Sequence[Mapping[str, Ran]]) -> int | None:
-    """Return the number of the brick that is the cause, by the call times of all bricks; None if undecided."""
+    """Return the index of the brick that is the cause according to the call times of all bricks; None if undecided."""
     ahead: dict[int, float] = {}
     for number, brick in enumerate(bricks):
         if worker in ran[number] and worker in brick.field.excess:
@@ -80,7 +81,7 @@ def _error(standing: Standing) -> float:
 
 
 def _ahead(expected: float, excess: float, error: float) -> float:
-    """Return the log-likelihood ratio of two assumptions: slower by `expected`, and not slower.
+    """Return the log-likelihood ratio of two assumptions: the brick is slower by `expected`, and it is not slower.
 
     >>> [round(_ahead(expected, 0.5, 0.1), 1) for expected in (0.5, 1.0, 2.0)]
     [12.5, 0.0, -100.0]

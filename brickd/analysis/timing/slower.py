@@ -1,4 +1,4 @@
-"""Workers that are slower than they were before, at equal work.
+"""Workers that are slower than they were before, although they do the same work.
 
 Owns: the definition of a worker's past, and when the worker is slower. Must not know: how a slot is made, other causes
 of slowness. Invariants: The past ends a minute ago, so no slot is compared with itself. The past of a named worker does
@@ -57,7 +57,7 @@ class _Calls(NamedTuple):
         log_ns: the logarithm of the self time of a usual call.
         rate: calls per nanosecond.
         ran, waited: how long all threads of the worker's process ran and waited for a processor, per call.
-        slot: the number of the look; -1 for a block.
+        slot: the index of the slot; -1 for a block.
         spread: the spread of `log_ns` in a block.
     """
 
@@ -79,7 +79,7 @@ class _Past:
     blocks: deque[_Calls] = field(default_factory=deque)
 
     def add(self, calls: _Calls, block_slots: int, *, named: bool) -> None:
-        """Add a slot. A slot that is no longer recent moves to the past, unless the worker is named."""
+        """Add a slot. A slot that is no longer recent becomes part of the past, unless the worker is named."""
         if len(self.recent) == _RECENT and not named:
             self.block.append(self.recent[0])
             if len(self.block) >= block_slots:
@@ -91,7 +91,7 @@ class _Past:
 
 
 class _Found(NamedTuple):
-    """A worker that is slower in a brick; `certain`: whether equal numbers of elements prove equal work."""
+    """A worker that is slower in a brick; `certain`: whether an equal count of elements proves equal work."""
 
     worker: str
     brick: str
@@ -167,7 +167,7 @@ class Slower:
 
 
 def _slower(worker: str, brick: str, recent: Sequence[_Calls], blocks: Sequence[_Calls], least: float) -> _Found | None:
-    """Return what was found if the last slots are slower than the blocks, at equal work on a host that is no busier."""
+    """Return the finding if the last slots are slower than the blocks, for equal work on a host that is no busier."""
     now, before = _middle(recent), _middle(blocks)
     excess = now.log_ns - before.log_ns
     if excess < max(least, _SPREADS * median([each.spread for each in blocks])):

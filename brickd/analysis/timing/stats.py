@@ -1,22 +1,22 @@
 """Statistics: how far a worker differs from the others, and whether one group of values is greater than another.
 
-Owns: the standing (the excess and its score) of each row over slots, and the Mann-Whitney statistic of values of which
-only the cell is known. Must not know: what is measured, how wide a cell is. Invariants: The order of rows changes
+Owns: the standing (the excess and its score) of each row over slots, and the Mann-Whitney statistic of values that are
+known only by their cell. Must not know: what is measured, how wide a cell is. Invariants: The order of rows changes
 nothing. A row has no standing if it has too few values or if there are too few other rows. Ranks are computed in whole
 numbers and rounded once. Exchanging the groups changes only the sign. Values in one cell are a tie, and if all values
 are in one cell there is no difference.
 
 Standing. The statistic was chosen by simulation: lognormal and Pareto times, 1 % of calls 50 times as long, 3 to 8
-workers, 4 to 6 slots of 5 to 100 calls. For equal workers, the score by the means of usual calls (`usual_calls`)
-reached 5 in 0 of 44,514 windows. The score by the means of all calls reached 5 in 26 of 96,915 windows, of which 25 had
-the long calls. With one of eight workers 3 % slower, and the mean of a slot known to 0.35 %, the score reached 5 in 98
-of 100 windows after five slots, and in 99.7 of 100 after six. The reasons for the form of the statistic, the most
-important first:
+workers, 4 to 6 slots of 5 to 100 calls. For equal workers, the score computed from the means of usual calls
+(`usual_calls`) reached 5 in 0 of 44,514 windows. The score computed from the means of all calls reached 5 in 26 of
+96,915 windows, of which 25 had the long calls. When one of eight workers was 3 % slower, and the mean of a slot was
+known to 0.35 %, its score reached 5 in 98 of 100 windows after five slots, and in 99.7 of 100 windows after six. The
+reasons for the form of the statistic, the most important first:
 
-- The noise of a row is the larger of two: the noise of this row and that of all rows. With only that of all rows, an
-  unsteady worker that is not slow was named in up to 12 of 100 windows. The noise of the row is increased as in
-  Student's t, because there are few values.
-- A standing needs at least four slots. With three, five times as many workers were named wrongly.
+- The noise of a row is the larger of two: the noise of this row and that of all rows. When only the noise of all rows
+  was used, an unsteady worker that was not slow was named in up to 12 of 100 windows. The noise of the row is increased
+  as in Student's t, because there are few values.
+- A standing needs at least four slots. With three slots, five times as many workers were named wrongly.
 - The spread over few workers is uncertain: three may be close together by chance. So the spread is multiplied by
   1 + 3/n, which halves the number of workers that are named for a small lasting difference.
 - The mean without the smallest and the largest slot is nearly as precise as the mean of all slots, and a single stop
@@ -24,13 +24,12 @@ important first:
 - A worker that has changed recently is judged by the slots since the change. Otherwise the change itself would count as
   noise for a minute.
 
-Ranks. The variance takes ties into account; the tail is that of a normal distribution. The continuity correction is
-half
-of the largest change of U when a value moves to the next used cell: 1/2 without ties, Yates' correction with two cells.
-The test was simulated with groups of 10 and 2,000 values from the same distribution, with 1 % of the values in a second
-cell. With a constant correction of 1/2, the p-value was below 0.01 in 1 of 14 draws; with this correction, it was in 1
-of 200. If nearly all values are in one cell, two or three values outside of it still give a p-value that is too small.
-So a caller needs more evidence than `p_value`.
+Ranks. The variance takes ties into account; the p-value is the tail of a normal distribution. The continuity correction
+is half of the largest change of U when a value moves to the next used cell: 1/2 without ties, Yates' correction with
+two cells. The test was simulated with groups of 10 and 2,000 values from the same distribution, with 1 % of the values
+in a second cell. With a constant correction of 1/2, the p-value was below 0.01 in 1 of 14 draws; with this correction,
+in 1 of 200. If nearly all values are in one cell, two or three values outside of it still give a p-value that is too
+small. So a caller needs more evidence than `p_value`.
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ class Field:
         self._noise = _TO_SIGMA * median(steps) / math.sqrt(2)
 
     def standing(self, name: str) -> Standing:
-        """Return the standing of a row. If the row has changed recently, only the slots since then may count."""
+        """Return the standing of a row. After a recent change of the row, only the slots since then may count."""
         row = self._rows[name]
         whole = self._over(row, 0)
         changed = self._changed(row, _trimmed(self._values[name][-SLOTS_MIN:]) - self.centre)

@@ -46,7 +46,7 @@ _DEFAULTS = Thresholds()
 def judge(
     looks: Sequence[SlotLook], named: Mapping[About, Moment] = _NONE_NAMED, thresholds: Thresholds = _DEFAULTS
 ) -> StragglerVerdict:
-    """Compare the workers of each service over the last `SLOTS` looks, the oldest first.
+    """Compare the workers of each service over the last `SLOTS` looks, which are given oldest first.
 
     Workers in `named` stay named until they are well below the bounds.
     """
@@ -86,7 +86,7 @@ def _waiting(
     hosts = {worker: stretch.hosts(worker) for worker in workers}
     field = Field({worker: [host.waited for host in of] for worker, of in hosts.items()})
     few = len(workers) < ROWS_MIN
-    # If most workers may use only one processor each, this is the intended setup.
+    # If most workers may use only one processor each, the user has intended this.
     meant = not few and 2 * sum(of[-1].cpu is not None for of in hosts.values()) > len(workers)
     for worker, of in hosts.items():
         since = named.get(About(service, worker, ""))
@@ -152,7 +152,7 @@ def _of_service(
 
 
 def _awaited(wait: ComparedBrick, worker: str) -> bool:
-    """Return whether the records show that the others wait for this worker."""
+    """Return whether the records show that the other workers wait for this one."""
     return wait.field.excess.get(worker, 0.0) > 0 and wait.field.standing(worker).score >= STAYS * THRESHOLD
 
 
@@ -221,9 +221,9 @@ def _excuse(brick: ComparedBrick, finding: Straggler, standing: Standing, ease: 
 
 
 def _waits(stretch: Stretch, brick: ComparedBrick, finding: Straggler) -> str:
-    """Say that a brick is not slow if its calls only wait longer for a processor; otherwise return "".
+    """If the calls of a brick only wait longer for a processor, say that the brick is not slow; else return "".
 
-    If the worker's processor time in this brick is known, that decides. Otherwise the waiting time of all the worker's
+    If the worker's processor time in this brick is known, it decides. Otherwise the waiting time of all the worker's
     threads must explain the excess.
     """
     worker = finding.about.worker
@@ -248,7 +248,7 @@ def _middle(slots: Iterable[float | None]) -> float | None:
 
 
 def _beyond(parts: Mapping[str, float | None], calls: Mapping[str, float], worker: str) -> float:
-    """Return by how much a fraction of a worker's time exceeds the median per call; 0 if unknown."""
+    """Return by how much a part of a worker's time exceeds the median for as many calls; 0 if unknown."""
     mine = parts[worker]
     others = [part / calls[each] for each, part in parts.items() if part is not None]
     return 0.0 if mine is None else mine - calls[worker] * median(others)

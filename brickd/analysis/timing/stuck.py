@@ -4,9 +4,8 @@ Owns: how long a lane has not recorded anything, and when that is too long. Must
 screens. Invariants: A lane with a new record is not stuck. A span of a category for waiting is never stuck. Workers
 that are stuck in the same place share one alarm.
 
-The 99th percentile (p99) of a span's duration is that of its place in this worker, or else in any worker of the
-service.
-A span or worker is stuck in these cases:
+The 99th percentile (p99) of a span's duration is taken from its place in this worker or, failing that, in any worker of
+the service. A span or worker is stuck in these cases:
 
 - The p99 is known: after `stuck_times` times the p99, but not before `stuck_min`.
 - No worker has completed the span, and nothing was recorded inside it: after `stuck_first`, if the worker records
@@ -38,7 +37,7 @@ _PATHS = 0xFFFF  # the bits of an open word that contain the number of the path
 
 
 class _Quiet(NamedTuple):
-    """A lane's counters that change when a span begins or ends, and the time of the last change."""
+    """The counters of a lane, which change when a span begins or ends, and the time of the last change."""
 
     activity: tuple[int, ...]
     since_ns: int
@@ -112,7 +111,7 @@ class Stuck:
                 span = youngest(worker.reading, lane)
                 if span is None or span.since_ns is None or _waits(worker.reading, lane["current"] & _PATHS):
                     continue
-                # A span inside this one may have ended recently, so the time counts from the last record in the lane.
+                # A span inside this one may have ended recently, so the time begins with the lane's last record.
                 for_ns = min(span.since_ns, quiet_ns[number])
                 p99_ns = _quantile(worker.reading, lane["current"] & _PATHS)
                 if p99_ns is None:
@@ -150,7 +149,7 @@ class _Service:
 
 
 def _number(reading: Reading, span: Open) -> int:
-    """Return the number of the path with these names in another worker, or -1."""
+    """Return the index of the path with these names in another worker, or -1."""
     numbers: dict[int, dict[str, list[int]]] = {}
     for number, path in enumerate(reading.paths):
         if path is not None and path.holds_spans:

@@ -3,7 +3,7 @@
 Owns: the choice of the bricks and workers that are compared in a slot, and of the slots that count for a worker; how
 far a worker differs from the others. Must not know: which worker is named. Invariants: A load that slows all workers
 equally changes nothing. A worker with too little work is not compared. A slot has at most `ROWS_MAX` rows, and omitted
-bricks are counted. The slots of a worker exclude other processes with the same name.
+bricks are counted. The slots of a worker do not include other processes that have the same name.
 """
 
 from __future__ import annotations
@@ -93,8 +93,9 @@ class SlotLook:
         lives: the workers that were alive at the end of the slot, by name.
         bricks: by service and brick, the work of each worker.
         hosts: the kernel's accounting of the workers, if known.
-        left: why each omitted brick was omitted. small: its time is too short to matter, or the limit was reached.
-            unjudged: its category shows nothing about a worker. bounded: it has only bounds.
+        left: why each omitted brick was omitted. small: the time of the brick is too short to matter, or the limit of
+            rows was reached. unjudged: for its category, times show nothing about a worker. bounded: its times are only
+            bounds.
     """
 
     slot: Slot
@@ -132,7 +133,7 @@ def look(slot: Slot, lives: Mapping[str, Life], hosts: Mapping[str, Host] = _NO_
 
 
 def _processor(slot: Slot, hosts: Mapping[str, Host]) -> dict[str, float]:
-    """Return processor time per work, for services whose workers only compute; see `processor_time`."""
+    """Return the processor time per unit of work of services whose workers only compute; see `processor_time`."""
     found: dict[str, float] = {}
     for service in sorted({service for service, _ in slot.bricks}):
         keys = [key for key in slot.bricks if key[0] == service]
@@ -165,7 +166,6 @@ def _ran_ns(host: Host, recorded_ns: float, length_ns: int) -> float:
 
 
 def _times(shares: Sequence[Share]) -> dict[str, float]:
-    """Return the distance of each worker from the median call time."""
     means = {each.worker: each.call_ns for each in shares if each.count >= SAMPLES_MIN and each.call_ns > 0}
     if len(means) < ROWS_MIN:
         return {}
@@ -178,7 +178,7 @@ def _waits(shares: Sequence[Share], length_ns: int) -> dict[str, float]:
     if len(enough) < ROWS_MIN or length_ns <= 0:
         return {}
     middle = median([each.self_ns / each.count for each in enough])
-    # Differences are used, not ratios: they add up to the time of a step, and the wait of a late worker is near zero.
+    # Differences are used instead of ratios: they add up to the time of a step, and a late worker waits nearly 0.
     return {each.worker: (middle - each.self_ns / each.count) * each.count / length_ns for each in enough}
 
 
@@ -188,12 +188,12 @@ class Stretch:
     Attributes:
         looks: the slots, the oldest first.
         workers: the live workers, by service.
-        left: by service and reason, the number of bricks that were omitted in all slots.
+        left: for each service and reason, the number of bricks that were omitted in every slot.
     """
 
     def __init__(self, looks: Sequence[SlotLook]) -> None:
         self.looks = looks
-        # The category in the last slot decides whether a brick is judged. Some bricks are small only in a part of the
+        # The category in the last slot decides whether a brick is judged. Some bricks are small in only some of the
         # slots.
         left = {key: look.left.get(key) for look in looks for key in (*look.left, *look.bricks)}
         seen = {key for look in looks for key in look.bricks if left[key] != "unjudged"}
@@ -228,7 +228,7 @@ class Stretch:
         return [look.hosts.get(worker, none) if slot >= begin else none for slot, look in enumerate(self.looks)]
 
     def processor(self, worker: str) -> list[float | None]:
-        """Return a worker's processor time per work in each slot, divided by the median; None if unknown."""
+        """Return a worker's processor time per unit of work in each slot, divided by the median; None if unknown."""
         begin = self._begins[worker]
         return [look.processor.get(worker) if slot >= begin else None for slot, look in enumerate(self.looks)]
 

@@ -1,8 +1,8 @@
 """Encodes workers' weights for the file in which a daemon stores them.
 
-Owns: the form (a line of JSON, then the contents of tensors, then the columns of each worker), and the segment prefix
-in the file. Must not know: where the file is, when it is written. Invariants: Invalid content is refused with a reason.
-Every value is checked before it is used.
+Owns: the file format (a line of JSON, then the contents of tensors, then the columns of each worker), and the segment
+prefix in the file. Must not know: where the file is, when it is written. Invariants: Invalid content is refused with a
+reason. Every value is checked before it is used.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _END = b"\n"  # ends the JSON line, which contains no newline
 
 
 def pieces(contents: Mapping[int, bytes], tensors: Mapping[str, Tensors], workers: Mapping[str, Holds]) -> list[bytes]:
-    """Encode the result of `Weights.kept`, in consecutive pieces."""
+    """Encode the result of `Weights.kept`; return consecutive pieces."""
     line = {
         "numbers": plain(list(contents)),
         "tensors": composed({service: found.text() for service, found in tensors.items()}),
-        # A worker's sum of records without room can exceed 64 bits.
+        # The number of a worker's records for which there was no room can exceed 64 bits.
         "workers": plain({uuid: (of.service, min(of.refused, U64_MAX), len(of)) for uuid, of in workers.items()}),
     }
     columns = [column.tobytes() for holds in workers.values() for column in holds.columns()]

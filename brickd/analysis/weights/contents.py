@@ -2,8 +2,8 @@
 
 Owns: when two tensors are equal, which part of a fingerprint is stored, which part is shown. Must not know: which
 worker or tensor has a content. Invariants: Two tensors are equal if checksum, number of elements, shape and dtype are
-equal, because statistics and sketch may differ in the last bits between processors. A content that no worker uses is
-removed.
+equal. Statistics and sketch do not count, because their last bits may differ between processors. A content that no
+worker uses is removed.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ def content(record: bytes) -> TensorContent:
 
 
 class ContentStore:
-    """One copy of each content in use, by a number above 0.
+    """One copy of each content in use; its id is a number above 0.
 
     Attributes:
-        numbers: the number of each content, by the content's identity.
-        uses: by number, how many workers' columns refer to the content.
+        numbers: the id of each content, keyed by the content's identity.
+        uses: for each id, how many workers' columns refer to the content.
     """
 
     def __init__(self) -> None:
@@ -76,11 +76,11 @@ class ContentStore:
         return self._records[number]
 
     def all(self) -> dict[int, bytes]:
-        """All contents by number."""
+        """All contents by id."""
         return {number: self._records[number] for number in self.numbers.values()}
 
     def take(self, records: bytes, most: int) -> array[int]:
-        """Store the contents in some records; return their numbers, or 0 for a content without room.
+        """Store the contents of these records; return their ids, with 0 for a content for which there is no room.
 
         The caller must then add to `uses` for each new content, or call `clear`. `most` is the limit of contents.
         """
@@ -96,7 +96,7 @@ class ContentStore:
         return other
 
     def release(self, number: int, times: int) -> None:
-        """Subtract `times` uses of a content, and remove it when no use is left. Number 0 has no effect."""
+        """Subtract `times` uses of a content, and remove it when no use is left. Id 0 has no effect."""
         if number:
             self.uses[number] -= times
             self.clear((number,))

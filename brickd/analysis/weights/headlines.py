@@ -18,8 +18,8 @@ from brickd.base.units import called, plural
 class Headline(NamedTuple):
     """A sentence about what is wrong with a worker.
 
-    found: the worker; if several workers disagree, the first of them that is in no earlier headline.
-    rows: the differing tensors of the worker, by layer and name.
+    found: the worker; if several workers disagree, the first one that no earlier headline names. rows: the differing
+    tensors of the worker, by layer and name.
         rows: its tensors, by layer and name.
     """
 

@@ -1,7 +1,7 @@
 """A manifest: a file with the checksums that weights are expected to have.
 
-Owns: the form of a manifest. Must not know: which workers are compared, screens. Invariants: The file is hostile input.
-A manifest has one entry for each tensor. The file is written atomically.
+Owns: the format of a manifest. Must not know: which workers are compared, screens. Invariants: The file is hostile
+input. A manifest has one entry for each tensor. The file is written atomically.
 """
 
 from __future__ import annotations

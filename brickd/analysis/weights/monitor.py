@@ -51,7 +51,7 @@ class Weighing:
 
 
 def _about(worker: Worker) -> tuple[object, ...]:
-    """Return all properties of a worker that a comparison depends on."""
+    """Return everything about a worker on which the result of a comparison depends."""
     process = worker.reading.process
     counts = process["weights"], process["scans"], process["key"], refused(worker)
     return worker.name, worker.reading.uuid, worker.reading.alive, plan(worker), *counts

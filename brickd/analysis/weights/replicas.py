@@ -10,13 +10,13 @@ Invariants:
 - A tensor of another dtype or shape differs, because the worker's output differs. A tensor also differs if a worker
   does not have it after it has read all its weights.
 - The majority of three or more workers decides which workers are outliers. Without a majority, the outliers are the
-  workers whose tensors changed in place. If no tensor did, they are the workers that hold another shard's tensors.
+  workers whose tensors changed in place. If there are none, the outliers are the workers that hold another shard's
+  tensors.
 - The order of workers changes only the order of the findings.
 
 A missing tensor counts as a difference, because no other evidence shows that a worker loaded a model without its
-scales.
-But a correct worker may also lack a tensor: a pipeline stage that does not declare its coordinates, or a worker whose
-replica alone has an adapter. Such workers should declare their coordinates or name the generation.
+scales. But a correct worker may also lack a tensor: a pipeline stage that does not declare its coordinates, or a worker
+without the adapter that its replica has. Such workers should declare their coordinates or name the generation.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Requests to workers named by findings, to read their weights again.
+"""Asks the workers that findings name to read their weights again.
 
-Owns: which workers are due, once for each finding that names them, and the rate limit. Must not know: how a worker is
+Owns: which workers are due (once for each finding that names them), and the rate limit. Must not know: how a worker is
 asked, segments. Invariants: A worker is due at most once a minute, and further findings wait until then. Any thread may
 call these classes. Findings of an earlier daemon do not count.
 """
@@ -43,7 +43,7 @@ class Rescans:
         self._seen: object = None
 
     def look(self, findings: Mapping[ServiceSite, DivergentSite]) -> None:
-        """Take the findings of the comparison by input; a mapping that was already taken is skipped."""
+        """Take the findings of the comparison of equal inputs; a mapping that was already taken is skipped."""
         if findings is self._seen:
             return
         self._seen = findings
@@ -61,7 +61,7 @@ class Rescans:
                 self._waiting.setdefault(each.worker, (each.service, f"{each.kind} is born at {_site(each)}"))
 
     def name(self, about: Hashable, service: str, workers: Collection[str], why: str) -> None:
-        """Set the workers (uuids) that a finding names. Workers that it did not name before become due."""
+        """Set the workers (by uuid) that a finding names. Workers that the finding did not name before become due."""
         with self._lock:
             for uuid in frozenset(workers) - self._named.get(about, frozenset()):
                 self._waiting.setdefault(uuid, (service, why))
@@ -89,18 +89,17 @@ def _site(at: BornAt) -> str:
 
 
 def _workers(finding: DivergentSite) -> frozenset[str]:
-    """Return the outliers, or all workers of the finding if there is no majority."""
     return frozenset(finding.outliers or finding.workers)
 
 
 class WeightDoubts:
-    """Takes snapshots, and makes workers due whose weights differ or disagree."""
+    """Takes snapshots, and marks the workers whose weights differ or disagree as due."""
 
     def __init__(self, weighing: Weighing, rescans: Rescans) -> None:
         self._weighing, self._rescans = weighing, rescans
 
     def take(self, snapshot: Snapshot) -> None:
-        """Make the workers of a snapshot due whose weights differ or disagree."""
+        """Mark the workers of a snapshot whose weights differ or disagree as due."""
         judged = self._weighing.judged(snapshot.survey.workers)
         self._rescans.retain({each.service for each in judged})
         for each in judged:

@@ -26,7 +26,8 @@ class ScanTimes(NamedTuple):
 
     Attributes:
         age_ns: the time since the oldest last reading of any tensor; None if unknown.
-        rescanned_age_ns: the same for the tensors that are not in `at_load`; None if unknown or if there are none.
+        rescanned_age_ns: the same for only the tensors that are not in `at_load`; None if unknown or without such
+            tensors.
         every_ns: the time between scans that the host set; 0 if it set none.
         interval_ns: the time between scans as estimated from the readings.
         at_load: the known tensors that the host reads only at load.
@@ -56,7 +57,7 @@ class ScanTimes(NamedTuple):
         return self.at_load | (self.unrepeated if self.overdue else 0)
 
     def later(self, by_ns: int) -> ScanTimes:
-        """The same times `by_ns` later, without a new reading."""
+        """These times, `by_ns` later and without a new reading."""
         age_ns, rescanned_age_ns = (None if age is None else age + by_ns for age in self[:2])
         return self._replace(age_ns=age_ns, rescanned_age_ns=rescanned_age_ns)
 
@@ -109,9 +110,9 @@ def _oldest(holds: Holds, count: int) -> int:
 def _interval(ticks: list[int], first: list[int], scans: int, *, planned: bool) -> float:
     """The ticks from one scan to the next, estimated from the times of the readings; 0 if unknown.
 
-    Just after the scan at load, no reading shows this time. If the host set none, the next scan begins after 200 times
-    the duration of the scan at load. A scan in small parts between the worker's steps can take as long as the whole
-    time from one scan to the next.
+    Just after the scan at load, this time cannot be estimated, because no weight was read twice. If the host set none,
+    the next scan begins after 200 times the duration of the scan at load. A scan in small parts between the worker's
+    steps can take as long as the whole time from one scan to the next.
     """
     if scans < 2 or ticks == first:  # no tensor was read twice: only the duration of the scan at load is known
         return 0 if planned else _RESCAN_TIMES * (max(first) - min(first))

@@ -41,7 +41,7 @@ class Alike:
 
     Attributes:
         whole: the generation of all their tensors, if they have read all; None if tensors may still be missing.
-        counts: the numbers of tensors, by the field of `ComparedWorker` to which each is added.
+        counts: counts of tensors, keyed by the field of `ComparedWorker` to which each is added.
         reasons: why tensors were not compared, each with the number of tensors.
         elsewhere: the other shard whose tensors the workers hold; None if they hold those of their own shard.
     """
@@ -54,7 +54,7 @@ class Alike:
         self.elsewhere: str | None = None
 
     def now(self, number: int) -> int:
-        """Return the number of a tensor's content; 0 if unknown."""
+        """Return the id of a tensor's content; 0 if unknown."""
         return self.holds.now[number] if number < len(self.holds) else 0
 
     def changed(self, number: int) -> bool:
@@ -96,7 +96,7 @@ Group = list[Alike]
 
 
 def grouped(weights: Weights, workers: Sequence[Worker]) -> dict[tuple[int, str], Group]:
-    """Group the workers of one service that sent weights by key and shard."""
+    """Group by key and shard the workers of one service that sent weights."""
     found: dict[tuple[int, str], dict[object, Alike]] = defaultdict(dict)
     wholes: dict[object, int | None] = {}  # a cache, because many workers have equal columns
     for worker in workers:

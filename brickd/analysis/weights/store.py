@@ -1,8 +1,8 @@
 """Workers' weights: the newest fingerprint of each tensor, and the first fingerprint in its generation.
 
 Owns: which worker holds which content, and the limit of memory. Must not know: which workers are replicas, files.
-Invariants: Equal contents are stored once for all workers. Records without room are counted, and their tensors become
-unknown. Reading an unchanged tensor again, the usual case, only updates its time.
+Invariants: Equal contents are stored once for all workers. Records for which there is no room are counted, and their
+tensors become unknown. Reading an unchanged tensor again, the usual case, only updates its time.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class WeightsProducer(Protocol):
 
     @property
     def digests(self) -> array[int]:
-        """The digests of the worker's sites, by number; 0 if the site has no name."""
+        """The digests of the worker's sites, by id; 0 if the site has no name."""
 
     def known(self, number: int) -> Site | None:
-        """Return the site with this number; None if it has no name."""
+        """Return the site with this id; None if it has no name."""
 
 
 class Weights:
@@ -52,7 +52,7 @@ class Weights:
 
     Attributes:
         changes: a number that grows with each change.
-        news: like `changes`, but unchanged if a change only updates reading times.
+        news: like `changes`, but it does not grow when only reading times change.
     """
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
@@ -93,7 +93,7 @@ class Weights:
                 self._know(mark + uuid, holds, tensors)
 
     def _number(self, tensors: Tensors, holds: Holds, tensor: Tensor) -> int:
-        """Return the number of a tensor, or _NOTHING if the limit is reached."""
+        """Return the index of a tensor, or _NOTHING if the limit is reached."""
         number = tensors.number(tensor)
         if number is None:
             holds.refused += 1
@@ -201,7 +201,7 @@ class Weights:
         return self._workers.get(uuid)
 
     def tensors(self, service: str) -> Sequence[Tensor]:
-        """All tensors of a service, by number."""
+        """All tensors of a service, by index."""
         found = self._tensors.get(service)
         return found.all if found is not None else ()
 

@@ -1,8 +1,8 @@
-"""The tensors of a service, with numbers that all its workers share.
+"""The tensors of a service, with indexes that all its workers share.
 
-Owns: the numbers of tensors, and their limit. Must not know: which workers hold them, their contents. Invariants: A
-number means the same tensor as long as the service exists. A tensor is found by the digest of its site, so that a
-record needs no text.
+Owns: the indexes of tensors, and how many there may be. Must not know: which workers hold them, their contents.
+Invariants: An index means the same tensor as long as the service exists. A tensor is found by the digest of its site,
+so that a record needs no text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TENSORS_MAX = 65_536  # enough for all sites of a segment with a few experts eac
 
 
 class Tensor(NamedTuple):
-    """The name of a tensor without layer and expert, and the numbers of layer and expert; -1 without one."""
+    """The name of a tensor without layer and expert, then the indexes of layer and expert (-1 if there is none)."""
 
     name: str
     layer: int
@@ -29,7 +29,7 @@ class Tensor(NamedTuple):
 
 
 class Tensors:
-    """The tensors of a service by number, and their numbers by site digest and expert."""
+    """The tensors of a service by index, and their indexes by site digest and expert."""
 
     __slots__ = ("_text", "all", "numbers")
 
@@ -39,7 +39,7 @@ class Tensors:
         self._text = ""
 
     def number(self, tensor: Tensor) -> int | None:
-        """Return the number of a tensor. A new tensor gets a new number; None if the limit is reached."""
+        """Return the index of a tensor. A new tensor gets a new index; None if the limit is reached."""
         key = site_digest(tensor.name, tensor.layer), tensor.expert
         number = self.numbers.get(key)
         if number is None and len(self.all) < TENSORS_MAX:

@@ -200,7 +200,7 @@ class WeightsVerdict(NamedTuple):
 
     @property
     def rescanned_age_ns(self) -> int | None:
-        """The same for tensors that are read again after the load; None if unknown or if there are none."""
+        """The same time for the tensors that are read again after the load; None if unknown or if there are none."""
         ages = [times.rescanned_age_ns for times in self._times() if not times.overdue]
         return None if self.age_ns is None else max((age for age in ages if age is not None), default=None)
 
@@ -217,5 +217,5 @@ class WeightsVerdict(NamedTuple):
         return sum((Counter(worker.reasons) for worker in self.workers), Counter())
 
     def later(self, by_ns: int) -> WeightsVerdict:
-        """The same verdict `by_ns` later, without a change."""
+        """The verdict as it is `by_ns` later if nothing changes."""
         return self._replace(workers=tuple(each._replace(times=each.times.later(by_ns)) for each in self.workers))

@@ -14,14 +14,14 @@ ROW_BYTES = 33
 
 
 class Holds:
-    """The columns of a worker's tensors, by the tensor's number in the service.
+    """The columns of a worker's tensors, by the tensor's index in the service.
 
     Attributes:
         refused: the number of the worker's records for which there was no room.
         ticks: the time of the last reading.
-        now: the number of the content at that time; 0 if unknown.
+        now: the id of the content at that time; 0 if unknown.
         first_ticks: the time of the first reading in this generation.
-        firsts: the number of the content at the first reading.
+        firsts: the id of the content at the first reading.
         named: 1 if the host named the generation, 0 if the worker counted it.
     """
 
@@ -45,7 +45,7 @@ class Holds:
         return len(self.now) - self.now.count(0)
 
     def numbers(self) -> list[int]:
-        """The numbers of the known tensors."""
+        """The indexes of the known tensors."""
         return [number for number, now in enumerate(self.now) if now]
 
     def grow(self, rows: int) -> None:
@@ -58,8 +58,8 @@ class Holds:
 
         Args:
             records: the records of weights.
-            numbers: the number of each record's tensor; a record with a number below 0 is skipped.
-            contents: the number of each record's content; 0 without room: the tensor becomes unknown.
+            numbers: the index of each record's tensor; a record with an index below 0 is skipped.
+            contents: the id of each record's content; 0 (there was no room for it) makes the tensor unknown.
             uses: for each content, the number of references to it.
 
         Returns:
