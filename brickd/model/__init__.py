@@ -1,1 +1,1 @@
-"""Totals, windows, deferred work and names of many workers. This package knows no verdicts."""
+"""Totals, windows, deferred work and names of many workers. This package makes no verdicts."""

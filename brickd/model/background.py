@@ -1,7 +1,7 @@
-"""A copy of a daemon's state that a survey needs in addition to the segments.
+"""A copy of the part of a daemon's state that a survey needs in addition to the segments.
 
 Owns: the copy. Must not know: how the state changes, how it is stored. Invariants: A worker is identified by its uuid.
-The decoder of deferred work is imported only if there is deferred work.
+The decoder of deferred work is imported only when there is deferred work.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """A daemon's state that a survey needs in addition to the segments, by uuid.
+    """The part of a daemon's state that a survey needs in addition to the segments, keyed by uuid.
 
     Attributes:
         names: the names of workers by uuid, and the names of sums by the uuid of their reading.
-        begun: the uuids of known workers by their first half, because a worker identifies its lost segment by that
-            half.
+        begun: the uuids of known workers, keyed by the first half of the uuid, which is how a worker identifies its
+            lost segment.
         files: the segment of each known worker.
         older: the sums that have no uuid.
         buried: the uuids of segments that are not read, because their workers are in a sum or were forgotten.
-        added: the workers that were recently added to each sum, by the uuid of the sum.
-        removed: the workers whose segments were removed, some of them as sums.
+        added: the workers that were recently merged into each sum, keyed by the uuid of the sum.
+        removed: the workers whose segments were removed; some of these workers are sums.
     """
 
     names: dict[str, str] = field(default_factory=dict)

@@ -1,8 +1,8 @@
-"""Totals over workers by brick, optionally by worker, service or layer, and by category.
+"""The totals of each brick over all workers, on request split by worker, service or layer; the totals per category.
 
 Owns: the totals of a brick, and which worker has the largest mean. Must not know: files, states of workers, screens.
-Invariants: The times of all categories add up to the recorded time. A total is never less than its self time. The rates
-of a kernel use the amounts of its launches only if the times of all launches are known.
+Invariants: The times of all categories add up to the recorded time. The total time of a brick is never less than its
+self time. The rates of a kernel use the amounts of its launches only if the times of all launches are known.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class BrickTotals(NamedTuple):
     worst_worker: str
 
     def document(self, by: By | None = None, over_ns: int | None = None, *, summed: bool = False) -> dict[str, Any]:
-        """Return the totals as JSON; `over_ns`: the length of a window, whose shortest and longest span are unknown."""
+        """Return the totals as JSON; `over_ns`: the length of a window; a window has no shortest and longest span."""
         row = self.row
         times = ("total", "self", "mean", "min", "max", "p50", "p90", "p95", "p99", "p999")
         windowed = over_ns is not None
@@ -76,7 +76,7 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[BrickTotals]
     latencies: SummaryFold[_Key] = SummaryFold()
     categories: dict[str, str] = {}
     workers = list(workers)
-    # if several means are equal, the worker with the last name is the worst
+    # if several means are equal, the worker whose name sorts last is the worst
     names = sorted(worker.name for worker in workers)
     numbers = {name: number for number, name in enumerate(names)}
     for worker in workers:
@@ -145,7 +145,7 @@ def _of_latencies(reading: Reading) -> Reading:
 def _keyed(
     worker: Worker, by: By | None, categories: dict[str, str]
 ) -> tuple[Callable[[CallPath, int], _Key], str | None]:
-    """Return a function from a path to its key, and the group on which its keys also depend."""
+    """Return a function that maps a path to its key, and the group on which the keys also depend."""
     name_of = names_in(worker.reading, categories)
     group = {"worker": worker.name, "service": worker.service}.get(by or "")
 
@@ -156,7 +156,7 @@ def _keyed(
 
 
 def names_in(reading: Reading, categories: dict[str, str]) -> Callable[[int], str]:
-    """Return a function from the number of a name to its text, which records the first category of each name."""
+    """Return a function that maps the id of a name to its text, and that records the first category of each name."""
     known: dict[int, str] = {}
 
     def name_of(number: int) -> str:
@@ -171,7 +171,7 @@ def names_in(reading: Reading, categories: dict[str, str]) -> Callable[[int], st
 
 
 def per_second(amount: float, time_ns: float | None) -> float | None:
-    """Return an amount per second; None if one of the two is zero."""
+    """Return an amount per second; None if the amount or the time is zero."""
     return round(amount / time_ns * 1e9, 1) if amount and time_ns else None
 
 

@@ -1,7 +1,7 @@
-"""The stored form of a slot of the last day.
+"""The stored format of a slot of the last day.
 
-Owns: the form, and which call paths are left out of a slot that has no room. Must not know: files, how a slot is made.
-Invariants: Decoding reverses encoding. Call paths without room are added to the path `other`, and their number is kept.
+Owns: the format, and which call paths are left out of a slot that is too large. Must not know: files, how a slot is
+made. Invariants: Decoding reverses encoding. Call paths that are left out are added to the path `other` and counted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LEVEL = 1  # of compression
 
 
 def encode(of: DaySlot, most: int) -> bytes:
-    """Encode a slot in at most `most` bytes, with fewer call paths if necessary, or else without its content."""
+    """Encode a slot in at most `most` bytes. If necessary, leave out call paths or even the whole content."""
     for kept in _KEPT_PATHS:
         totals, folded = dict[str, RetainedTotals](), of.folded
         for key, each in of.totals.items():
@@ -54,7 +54,7 @@ def _text(of: DaySlot) -> str:
             "workers": plain([[service, name, work.lost] for (service, name), work in of.workers.items()]),
             "folded": plain(of.folded),
             "covered_ns": plain(of.covered_ns),
-            # Texts in this text, so that equal tables are decoded once, and the work of workers only if it is needed.
+            # Texts inside this text, so that equal tables are decoded once, and the work of workers only on demand.
             "tables": plain(composed(tables)),
             "work": plain(plain(rows)),
         }
@@ -62,7 +62,7 @@ def _text(of: DaySlot) -> str:
 
 
 def decode(body: bytes, began_ns: int, ended_ns: int, *, work: bool = True) -> DaySlot:
-    """Decode the output of `encode`; `work`: also the work of each worker. ValueError: it is invalid."""
+    """Decode the output of `encode`; with `work`, decode the work of each worker too. ValueError: it is invalid."""
     with validating():
         found = document(zlib.decompressobj().decompress(body, _BODY_MAX), _BODY_MAX)
         tables = _tables(text(found["tables"]))
@@ -89,7 +89,7 @@ def decode(body: bytes, began_ns: int, ended_ns: int, *, work: bool = True) -> D
 
 @functools.lru_cache(maxsize=8)
 def _tables(text: str) -> segment_codec.SharedTables:
-    """Decode tables. Most slots of a day have the same ones."""
+    """Decode tables. Most slots of a day have equal tables."""
     return segment_codec.SharedTables.of(document(text.encode(), _BODY_MAX))
 
 
@@ -100,7 +100,7 @@ def _work_of(row: Any, lost: int) -> WorkerWork:
 
 
 def _sparse(histogram: Iterable[int]) -> list[int]:
-    """The buckets that are not empty, and their counts, one after the other."""
+    """The buckets that are not empty, each followed by its count."""
     return [part for bucket, count in enumerate(histogram) if count for part in (bucket, count)]
 
 
@@ -116,9 +116,9 @@ def _dense(sparse: Any) -> tuple[int, ...]:
 
 
 def _folded(reading: Reading, most: int) -> tuple[Reading, int]:
-    """Return the reading with its recorded paths, about `most` of them with the most time; and how many it lost.
+    """Return the reading with only its recorded paths (the `most` with the most time), and how many paths it lost.
 
-    Times of the other paths are added to path 0, `other`, if they are in ticks. Other units have no such path.
+    Times of the other paths are added to path 0, `other`, if they are in ticks. For other units, there is no such path.
     """
     counts = counts_of(reading)
     totals = memoryview(bytes(reading.summaries)).cast("Q")[1 :: _reader.SUMMARY_BYTES // 8]

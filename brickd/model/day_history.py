@@ -1,7 +1,7 @@
-"""The history of services or workers: a row for each piece of time, from the slots of the last day.
+"""The history of services or workers: a row for each period, from the slots of the last day.
 
-Owns: how slots become rows. Must not know: where slots come from, documents. Invariants: A slot counts in one row. The
-counts and self times of all rows add up to those of the bricks of the same time.
+Owns: how slots become rows. Must not know: where slots come from, documents. Invariants: A slot counts in exactly one
+row. The counts and self times of all rows add up to the counts and self times of the bricks in the whole time.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _ONE_ROW = array("i", [0]), array("i", [-1]), bytes([_reader.PART_OUTER])
 
 
 class HistoryRow(NamedTuple):
-    """The work in a piece of time.
+    """The work in one period.
 
     Attributes:
-        began_ns, ended_ns: its time, since 1970.
+        began_ns, ended_ns: the begin and the end of the period, since 1970.
         covered_ns: the sum of the lengths of its slots.
-        workers: the number of workers that did or lost anything.
+        workers: the number of workers that recorded or lost anything.
         p50_ns, p99_ns: percentiles of the durations of spans; None without spans.
         lost: what these workers lost.
     """
@@ -47,12 +47,12 @@ class HistoryRow(NamedTuple):
 
 
 class HistoryOf(NamedTuple):
-    """What a history is of.
+    """The subject of a history.
 
     Attributes:
-        names: services and workers; empty: all.
+        names: the names of services and workers; empty for all.
         by_worker: whether some of the names are of workers. Otherwise, the call trees of the services count.
-        brick: the only brick that counts; None: all.
+        brick: the only brick that counts; None if all bricks count.
     """
 
     names: Collection[str] = ()
@@ -69,7 +69,7 @@ class DayHistory:
 
     Attributes:
         bricks: the names of all bricks in the slots, if the history is of one brick.
-        total: all slots together, without their content; None if there are none.
+        total: the sum of all slots, without their content; None if there are no slots.
     """
 
     def __init__(self, of: HistoryOf, every_ns: int) -> None:
@@ -126,5 +126,5 @@ class DayHistory:
 
 
 def _summary(work: WorkerWork) -> bytes:
-    """Return the work of a worker as a summary of one path."""
+    """Return the work of a worker as a summary that has one path."""
     return _AS_SUMMARY.pack(work.spans, round(work.self_ns / work.tick_ns), _LONGEST, *work.histogram)

@@ -1,7 +1,8 @@
-"""A slot of the last day: what each service did between two snapshots, as sums of readings, and what each worker did.
+"""A slot of the last day: the work of each service between two snapshots, as sums of readings; the work of each worker.
 
-Owns: the content of a slot, and how slots are added up. Must not know: the stored form of a slot, when a slot begins.
-Invariants: the work of a slot was recorded in its time; a sum of slots has the counts and times of all of them.
+Owns: the content of a slot, and how slots are added up. Must not know: the stored format of a slot, when a slot begins.
+Invariants: the work of a slot was recorded within the time of the slot; a sum has the counts and times of all its
+slots.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ WorkerName = tuple[str, str]  # a service, and the name of a worker
 
 
 class WorkerWork(NamedTuple):
-    """The work of one worker: its spans by bucket, in ticks of `tick_ns`, and what it lost."""
+    """The work of one worker: how many spans it has in each bucket, in ticks of `tick_ns`, and how much it lost."""
 
     spans: int
     self_ns: float
@@ -41,7 +42,7 @@ class WorkerWork(NamedTuple):
     histogram: tuple[int, ...]
 
     def and_(self, other: WorkerWork) -> WorkerWork:
-        """The sum of both; of two clocks, the histogram of the one with more spans."""
+        """The sum of both works; if their clocks differ, it has only the histogram of the one with more spans."""
         same = math.isclose(self.tick_ns, other.tick_ns, rel_tol=_TICKS_ALIKE)
         most = self if self.spans >= other.spans else other
         return WorkerWork(
@@ -54,7 +55,7 @@ class WorkerWork(NamedTuple):
 
 
 def limited(counts: Iterable[int]) -> tuple[int, ...]:
-    """Return counts limited to what a stored number may be: those of a hostile worker may exceed it."""
+    """Return the counts, limited to the largest storable number, because a hostile worker's counts may be larger."""
     found = tuple(counts)
     return found if max(found) <= U64_MAX else tuple(min(count, U64_MAX) for count in found)
 
@@ -65,7 +66,7 @@ class DaySlot:
 
     Attributes:
         began_ns, ended_ns: its time, since 1970.
-        totals: the sums, by service and clock.
+        totals: the sums, keyed by service and clock.
         workers: the work of each worker, by service and name; empty if it was not decoded.
         lost: what each worker lost, for all workers that did or lost anything.
         folded: the number of call paths that were added to `other`.
@@ -121,7 +122,7 @@ def slot(before: Snapshot, after: Snapshot, tables: SlotTables | None = None) ->
     for worker in since((before,), after.survey.workers):
         work = _work(worker, max(0, worker.ledger.lost() - _lost(worker, lost_before)), tables.fold)
         if any(counts_of(worker.reading)):
-            # Each reading measures the length of a tick anew, with a tiny error.
+            # Each reading measures the length of a tick again, with a tiny error.
             key = f"{worker.service}/{worker.reading.clock}"
             counts[key] += worker.together
             if key in sums:
@@ -142,7 +143,7 @@ def slot(before: Snapshot, after: Snapshot, tables: SlotTables | None = None) ->
 
 
 def _lost(worker: Worker, before: Mapping[str, int]) -> int:
-    """Return what the worker, those that were added to it, or its lost segment had lost before."""
+    """Return how much was lost before by the worker, by workers that were merged into it, or by its lost segment."""
     origins = worker.added if worker.together > 1 else ()
     took = worker.reading.process["took"]
     known = before.get(worker.reading.uuid, before.get(took.to_bytes(8, "little").hex(), 0) if took else 0)
@@ -155,7 +156,6 @@ def counts_of(reading: Reading) -> memoryview:
 
 
 def _work(worker: Worker, lost: int, fold: SummaryFold[None]) -> WorkerWork:
-    """Return the work of one worker."""
     own, tick_ns = fold.only(worker.reading, lambda *_: None), worker.reading.tick_ns
     spans, self_ns, _ = own.sums()[0] if own.sums() else (0, 0.0, 0)
     histogram = limited(own.histogram(0)) if spans else (0,) * BUCKETS
@@ -163,7 +163,7 @@ def _work(worker: Worker, lost: int, fold: SummaryFold[None]) -> WorkerWork:
 
 
 def _bare(reading: Reading) -> Reading:
-    """Return a sum with only its call paths and times: all else is of one worker, and of its whole life."""
+    """Return a sum with only its call paths and times: everything else describes one worker over its whole life."""
     header = {**reading.header, "index": -1, "coordinates": b""}
     process = {name: (0,) * len(value) if isinstance(value, tuple) else 0 for name, value in reading.process.items()}
     return replace(
@@ -182,7 +182,7 @@ def _bare(reading: Reading) -> Reading:
 
 
 def total(slots: Iterable[DaySlot]) -> DaySlot | None:
-    """Add up slots; None if there are none."""
+    """Add up slots; return None if there are none."""
     found: DaySlot | None = None
     for each in slots:
         found = each if found is None else found.and_(each)

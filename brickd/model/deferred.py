@@ -4,12 +4,12 @@ Owns: which finalize closes which start, and the resulting duration. Must not kn
 
 When a worker hands work to a device, it records only the start. A finalize is a record that the host has waited for a
 stream of the device, so the work that had started there is over. A start is closed by the first finalize of its stream
-that is not earlier than the start. If the device's clock measured the work, the measurement is its duration, unless it
-is longer than the time since the start. Otherwise only two bounds are known: the time up to the next start of the
-stream (these parts add up to the elapsed time), and the latency, which is the time from the start to the finalize.
+that has the same time or a later one. If the device's clock measured the work, the measurement is its duration, unless
+it is longer than the time since the start. Otherwise only two bounds are known: the time up to the next start of the
+stream (these times add up to the elapsed time), and the latency, which is the time from the start to the finalize.
 
-The records of several lanes arrive in any order. A finalize is settled once every lane was read to its end after the
-finalize was read, because then all earlier records have arrived.
+The records of several lanes arrive in any order. A finalize is settled once every lane has been read to its end after
+the finalize was read, because then all records before the finalize have arrived.
 
 Invariants: Every start is counted exactly once: started = measured + bounded + pending + orphaned. The bounds of one
 stream never add up to more than the elapsed time. The order in which lanes are read changes nothing. The number of
@@ -56,7 +56,7 @@ class Deferred:
     Attributes:
         measured: for each path, the times that devices measured, in ns.
         bound: for each path, the parts of the elapsed time, in ns.
-        latency: for each path, the times from start to finalize, in ns, of the same starts as `bound`.
+        latency: for each path, the times from start to finalize, in ns, for the same starts as `bound`.
         counts: `started`, `measured`, `bounded` and `orphaned` count starts by outcome. `late` counts bounded starts
             whose time was already assigned to other starts, so that their part is 0. `unmatched` counts measurements
             without a waiting start, or longer than the time since the start. `refused` counts starts with the id of a
@@ -206,13 +206,13 @@ class Deferred:
                     self.counts["orphaned"] += 1
 
     def absorb(self, other: Deferred) -> None:
-        """Take over the state of a lost segment of the same process, whose paths kept their numbers."""
+        """Take over the state of a lost segment of the same process, in which the paths had the same indexes."""
         for mine, its in ((self.measured, other.measured), (self.bound, other.bound), (self.latency, other.latency)):
             mine.merge(its.tobytes(), array("i", range(len(its))))
         self.counts.update(other.counts)
         for number, stream in other._streams.items():
             own = self._streams.setdefault(number, DeferredStream())
-            # A process uses an id only once, so a start of `other` whose id also waits here is orphaned.
+            # A process uses an id only once. So a start of `other` is orphaned if its id already waits here.
             once = [each for each in stream.waiting if each.measured or each.id not in self._waiting]
             self.counts["orphaned"] += len(stream.waiting) - len(once)
             own.waiting.add(*once)
@@ -247,7 +247,7 @@ class Deferred:
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> Deferred:
-        """Decode the document that `pieces` encoded. A restart of the daemon changes nothing."""
+        """Decode the document that `pieces` encoded. A restart of the daemon does not change the results."""
         self = cls()
         self.counts.update({unicode(name): whole(count) for name, count in document["counts"].items()})
         for name in _TABLES:

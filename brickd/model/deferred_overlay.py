@@ -1,4 +1,4 @@
-"""A reading of a segment combined with what the daemon knows of the worker's deferred work.
+"""A reading of a segment, combined with what the daemon knows about the worker's deferred work.
 
 Owns: the paths of deferred work. Must not know: how times of deferred work are computed, files. Invariants: Measured
 time is added to the worker's path. Bounded time is on an additional path with another unit, so a bound is never added

@@ -1,8 +1,8 @@
-"""The records of deferred work that wait, and their encoding for a restart of the daemon.
+"""The waiting records of deferred work, and the encoding in which they survive a restart of the daemon.
 
-Owns: the list of starts without an end, the records of a pass over the lanes, their form in a document. Must not know:
-streams, how a start ends. Invariants: Decoding reverses encoding. An invalid text raises ValueError. Each start is
-encoded only once, because a checkpoint is written every second and many starts may never end.
+Owns: the list of starts without an end, the records of a pass over the lanes, and how both are written to a document.
+Must not know: streams, how a start ends. Invariants: Decoding reverses encoding. An invalid text raises ValueError.
+Each start is encoded only once, because a checkpoint is written every second and many starts may never end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ROW_CHARACTERS = _ROW.size // 3 * 4  # the size is a multiple of 3, so texts of
 
 @dataclass(slots=True)
 class Start:
-    """Work handed to a stream. Even if its duration was measured, a start ends the part of the previous start.
+    """Work handed to a stream. A start ends the part of the previous start, even if the new work's time is measured.
 
     A restart forgets `stream` and `step`, because only a reader of a recording uses them.
     """
@@ -72,7 +72,7 @@ class WaitingStarts:
         return self._text
 
     def marks(self) -> str:
-        """Return the encoding of the marks, which say which starts are measured."""
+        """Return the encoding of the marks, which tell the starts that are measured from the others."""
         return _text(bytes(map(attrgetter("measured"), self._starts)))
 
     @classmethod
@@ -93,7 +93,7 @@ class WaitingStarts:
 
 @dataclass(slots=True)
 class Finalize:
-    """The host has waited for a stream, or for all streams (None); `again`: whether it is repeated for a late start."""
+    """The host has waited for a stream, or for all streams (None); `again`: a copy of a finalize for a late start."""
 
     ticks: int
     stream: int | None

@@ -1,8 +1,8 @@
 """The last thousand events of a daemon, in order.
 
-Owns: the form of an event, the numbers, which events are forgotten. Must not know: what causes an event, who reads it.
-Invariants: Numbers have no gaps and never repeat, so a reader knows how many events it missed. Any number of threads
-may add and read events. Adding an event never waits for a reader.
+Owns: the fields of an event, the numbers of events, which events are forgotten. Must not know: what causes an event,
+who reads it. Invariants: Numbers have no gaps and never repeat, so a reader knows how many events it missed. Any number
+of threads may add and read events. Adding an event never waits for a reader.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Event(NamedTuple):
 
 
 class Page(NamedTuple):
-    """The events that a reader has not read, the number of those that are no longer stored, and the last number."""
+    """The events that a reader has not read, how many of these are no longer stored, and the last event's number."""
 
     events: tuple[Event, ...]
     missed: int
@@ -63,7 +63,7 @@ class Past(Protocol):
     """A source of events."""
 
     def since(self, number: int, /) -> Page:
-        """Return the events after this number."""
+        """Return the events after the event with this number."""
 
     def now_ns(self) -> int:
         """Return the time of reading, since 1970.
@@ -97,7 +97,7 @@ class LogEvent(Protocol):
 
 
 class Log:
-    """The events of one daemon; `newest` is the last number of the previous daemon."""
+    """The events of one daemon; `newest` is the number of the last event of the previous daemon."""
 
     def __init__(self, newest: int = 0, kept: int = KEPT) -> None:
         self._events: deque[Event] = deque(maxlen=kept)
@@ -125,7 +125,7 @@ class Log:
         return event
 
     def since(self, number: int) -> Page:
-        """Return the events after a number; none if the number is in the future."""
+        """Return the events after the event with this number; none if there is no such event yet."""
         with self._lock:
             forgotten = self._newest - len(self._events)
             begin = max(number, forgotten)

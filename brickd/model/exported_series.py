@@ -1,8 +1,8 @@
-"""The bricks that have series of their own in the metrics of a daemon, and the tick lengths of their sums.
+"""The bricks that have their own series in the metrics of a daemon, and the tick lengths of the sums.
 
-Owns: which bricks these are, which length of a tick is used. Must not know: metrics, where this is saved. Invariants: A
-brick with series keeps them, and a brick without them gets none once all places are taken, so that no sum goes back. A
-tick keeps its length, although each reading measures it anew.
+Owns: which bricks have series, which length of a tick is used. Must not know: metrics, where this is saved. Invariants:
+A brick with series keeps them. Once all places are taken, no other brick gets series. So no sum ever decreases. A tick
+keeps its length, although each reading measures the length again.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class ExportedSeries(NamedTuple):
     """What must not change while a daemon, or the next one, exports series.
 
     Attributes:
-        bricks: by service, the bricks with series, in the order in which they got them.
-        ticks: by clock, the lengths of ticks in ns.
+        bricks: for each service, the bricks with series, in the order in which they got series.
+        ticks: for each clock, the known lengths of a tick in ns.
     """
 
     bricks: Mapping[str, tuple[Brick, ...]] = MappingProxyType({})
@@ -43,20 +43,20 @@ class ExportedSeries(NamedTuple):
         return self._replace(bricks={**self.bricks, service: (*have, *more)}) if more else self
 
     def only(self, services: Collection[str]) -> ExportedSeries:
-        """Return the same without other services."""
+        """Return a copy without other services."""
         if self.bricks.keys() <= set(services):
             return self
         return self._replace(bricks={name: bricks for name, bricks in self.bricks.items() if name in services})
 
     def with_tick(self, clock: str, tick_ns: float) -> ExportedSeries:
-        """Return the same with a length of a tick for this clock, if none is alike."""
+        """Return a copy that also has this length of a tick for the clock, unless the clock has a similar length."""
         if self.tick(clock, tick_ns) is not None:
             return self
         ticks = (*self.ticks.get(clock, ()), tick_ns)[-_TICKS_MAX:]
         return self._replace(ticks={**self.ticks, clock: ticks})
 
     def tick(self, clock: str, tick_ns: float) -> float | None:
-        """Return the length that stands for a measured one; None: there is none yet."""
+        """Return the length to use instead of a measured one; None if there is none yet."""
         known = self.ticks.get(clock, ())
         return next((each for each in known if abs(each / tick_ns - 1) < _UNLIKE), None)
 

@@ -1,7 +1,7 @@
 """A daemon's state about workers: cursors, deferred work, totals of removed segments.
 
-Owns: this state, its form as JSON, how many totals are kept. Must not know: how the state is stored in a file, how it
-changes. Invariant: a worker is identified by its uuid.
+Owns: this state, how it is written as JSON, how many totals are kept. Must not know: how the state is stored in a file,
+how it changes. Invariant: a worker is identified by its uuid.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _UID_MAX = 2**32 - 1
 
 
 class Cursor(NamedTuple):
-    """How far the rings of one lane were read.
+    """How far the rings of one lane have been read.
 
     Attributes:
         span: the number of slots read from the span ring.
         event: the number of slots read from the event ring.
-        events: the number of records in the latter slots.
-        sequence: the number of the last of these records.
-        spans_lost: the number of details that an earlier daemon read, and that are lost with it.
+        events: the number of records in these slots of the event ring.
+        sequence: the sequence number of the last of these records.
+        spans_lost: the number of single spans that an earlier daemon had read and that were lost when it ended.
     """
 
     span: int
@@ -115,7 +115,7 @@ class RetainedTotals:
 
 
 def beyond_limits(gone: Mapping[str, RetainedTotals]) -> list[str]:
-    """Return the uuids of the totals that must be added up, the oldest first; `gone` has the oldest first too."""
+    """Return the uuids of the totals that must be merged, the oldest first; `gone` is sorted in the same way."""
     newest = list(gone.items())[::-1]
     taken = accumulate(kept_of(each.reading for _, each in newest))
     kept = sum(1 for number, size in enumerate(taken) if number < GONE_MAX and size <= GONE_BYTES)

@@ -1,9 +1,9 @@
 """The calls of a worker that were examined for rows, counted by the paths of its segment.
 
-Owns: which paths count the calls of a site that were examined for rows, what a word in these paths means, in how many
-    turns sites are examined. Must not know: rows, how they are compared, screens.
-Invariants: A word that this version does not know is a reason. A site without calls counts only if its worker will
-never look at it.
+Owns: which paths count the calls of a site that were examined for rows, what a word in these paths means, over how many
+turns the sites are spread. Must not know: rows, how they are compared, screens. Invariants: A word that this version
+does not know is taken as a reason why a call has no rows. A site without calls counts only if its worker will never
+examine it.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class RowCalls(NamedTuple):
     """The calls of some workers.
 
     Attributes:
-        phases: the number of calls with rows, by phase.
-        unknown: the number of calls without rows, by reason and site.
-        turns: the number of turns in which sites are examined; 0 if all sites are examined all the time.
-        kernels: the number of calls with rows in all layers, by kernel and phase.
+        phases: for each phase, the number of calls with rows.
+        unknown: for each reason and site, the number of calls without rows.
+        turns: the number of turns over which the sites are spread; 0 if all sites are examined all the time.
+        kernels: for each kernel and phase, the number of calls with rows, in all layers together.
     """
 
     phases: Mapping[str, int]
@@ -48,7 +48,7 @@ class RowCalls(NamedTuple):
 
     @property
     def reasons(self) -> dict[str, int]:
-        """The number of sites without rows, by reason, the most frequent first."""
+        """For each reason, the number of sites without rows; the most frequent reason comes first."""
         return dict(sorted(((why, len(sites)) for why, sites in self.unknown.items()), key=lambda each: -each[1]))
 
     @property
@@ -57,12 +57,12 @@ class RowCalls(NamedTuple):
         return -(-self.turns // _EPOCH_BLOCK) * _EPOCH_BLOCK * _reader.EPOCH_SECONDS
 
     def why(self, site: RowSite) -> dict[str, int]:
-        """The number of calls of a site without rows, by reason."""
+        """For each reason, the number of calls of a site that have no rows."""
         return {why: sites[site] for why, sites in self.unknown.items() if site in sites}
 
 
 def row_calls(workers: Iterable[Worker]) -> RowCalls:
-    """Add up the calls of the live workers since their start; of all workers, if none is live."""
+    """Add up the calls of the live workers since they started; if no worker is live, those of all workers."""
     fold, turns, rows = _reader.Fold(), 0, _Rows()
     readings = [worker.reading for worker in workers]
     for reading in [each for each in readings if each.alive] or readings:
@@ -82,7 +82,7 @@ def row_calls(workers: Iterable[Worker]) -> RowCalls:
 
 
 class _Rows:
-    """The rows of all words and sites, by number; workers with the same paths share the work."""
+    """The row index of each pair of a word and a site. For workers with the same paths, it is computed only once."""
 
     def __init__(self) -> None:
         self.known: dict[tuple[str, RowSite], int] = {}

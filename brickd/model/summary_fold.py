@@ -1,9 +1,9 @@
-"""Adds up the summaries of many workers under the caller's keys: bricks, nodes of a tree.
+"""Adds up the summaries of many workers, keyed as the caller wants: by brick or by node of a tree.
 
-Owns: to which row each path belongs, and how time is assigned to rows. Must not know: files, workers, the meaning of a
-key. Invariants: Self times add up to the recorded time, and each moment counts once. In the total of a row, a moment
-counts once, even if a span of the row is inside another span of the same row. The order of readings changes nothing.
-Marks have no time, and have rows only if the caller requests them.
+Owns: the row to which each path belongs, and how time is assigned to rows. Must not know: files, workers, the meaning
+of a key. Invariants: Self times add up to the recorded time, in which each moment counts once. In the total of a row, a
+moment counts once, even if a span of the row is inside another span of the same row. The order of readings changes
+nothing. Marks have no time, and have rows only if the caller requests them.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class Sums(NamedTuple):
 
 
 class SummaryFold(Generic[Key]):
-    """The totals of every key. The number of a row is its index in `keys`.
+    """The totals of every key. A row is identified by its index in `keys`.
 
     With `marks`, marks also have rows, which have counts and add nothing to other rows. Without `marks`, a span below a
-    node counts as below the span around that node.
+    mark counts as if it were directly below the span around that mark.
     """
 
     def __init__(self, *, marks: bool = False) -> None:
@@ -116,13 +116,13 @@ class SummaryFold(Generic[Key]):
         Args:
             reading: the reading.
             key_of: returns the key of a path, from the path and the row of its parent (-1 for a root).
-            group: the part of the keys that does not depend on paths and names.
-            whose: the number by which a row's `worst` refers to this reading.
+            group: the part of the keys that is the same for all paths and names.
+            whose: the index of this reading, to which a row's `worst` may refer.
         """
         self._fold.add(reading.summaries, *self.rows_of(reading, key_of, group), reading.tick_ns, whose)
 
     def rows_of(self, reading: Reading, key_of: Callable[[CallPath, int], Key], group: Hashable = None) -> PathRows:
-        """Return the rows of a reading's paths, new keys included; arguments as in `add`.
+        """Return the rows of a reading's paths, with rows for new keys; the arguments are those of `add`.
 
         The rows of a reading with the same paths are reused.
         """
@@ -146,7 +146,7 @@ class SummaryFold(Generic[Key]):
         return self._fold.histogram(number)
 
     def only(self, reading: Reading, key_of: Callable[[CallPath, int], Key], group: Hashable = None) -> _reader.Fold:
-        """Return the rows of one reading, without adding it; arguments as in `add`."""
+        """Return the rows of one reading, without adding the reading; the arguments are those of `add`."""
         fold = _reader.Fold()
         fold.add(reading.summaries, *self.rows_of(reading, key_of, group), reading.tick_ns)
         return fold

@@ -1,6 +1,6 @@
-"""A stored survey of all workers at one time.
+"""A stored survey of all workers at one moment.
 
-Owns: the times of a survey, the interval between surveys, the stored form. Must not know: the receivers of snapshots.
+Owns: the times of a survey, the interval between surveys, the stored format. Must not know: the receivers of snapshots.
 Invariant: a recording gives a receiver the same snapshots, in the same order, as the live daemon did.
 """
 

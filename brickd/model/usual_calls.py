@@ -4,11 +4,11 @@ Owns: which calls are usual, and how their mean is estimated. Must not know: whi
 a brick without rare calls, the result is exactly the mean. The estimate stays within the bounds of the histogram.
 
 A call is rare if it takes more than twice as long as the median. On a busy host, a call in which the thread lost its
-processor takes up to a thousand times as long as the others, and shows nothing about the brick. On a quiet host, the
-median would be worse than the mean, because a bucket is 19 % wide. So the rare calls are subtracted from the sum, each
-with the middle of its bucket as its time. If there are too many rare calls, or if they are too long, the middles of the
-usual calls' buckets are added up instead. The two estimates are weighted by the errors that the width of a bucket
-causes.
+processor takes up to a thousand times as long as the others, and shows nothing about the brick. The median is no
+replacement: a bucket is 19 % wide, so on a quiet host the median is less exact than the mean. So the rare calls are
+subtracted from the sum, each with the middle of its bucket as its time. If there are too many rare calls, or if they
+are too long, the middles of the usual calls' buckets are added up instead. The two estimates are weighted by the errors
+that the width of a bucket causes.
 
 The estimate helps if calls are shorter than a time slice of the processor. On a busy host, nearly all longer calls lose
 the processor, so the worker's processor time is better evidence.

@@ -1,9 +1,9 @@
 """Windows: the recent work, as the difference of two readings of the totals.
 
 Owns: which snapshots are kept, and which totals are subtracted for a window. Must not know: callers, files, screens.
-Invariants: The content of a window was recorded in its time. A window does not shrink if a worker dies, is added to a
-sum, continues under another uuid or is forgotten. If the totals of a worker at the beginning of a window are unknown,
-the window has only the worker's work after the first snapshot that has its totals.
+Invariants: The content of a window was recorded within the time of the window. A window does not lose work if a worker
+dies, is merged into a sum, continues under another uuid or is forgotten. If the totals of a worker at the beginning of
+a window are unknown, the window has only the worker's work after the first snapshot that has its totals.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from brickd.shm.segment_codec import compact
 from brickd.shm.segment_copy import Reading
 
 SLOTS = 6
-# Above this limit, fewer snapshots are kept, so windows are shorter. 64 workers that use 256 paths each, and share
-# their names, take 12 MB.
+# Above this limit, fewer snapshots are kept, so windows are shorter. 64 workers, each with 256 paths of the same names,
+# take 12 MB.
 KEPT_BYTES = 64 * MIB
 # The limit of unpacked totals that are subtracted from a sum. 64 workers with 1,024 paths each, all added within a
 # minute, take 72 MiB.
@@ -41,7 +41,7 @@ class Window:
 
 
 class Windows:
-    """The snapshots of the last minute. One thread adds them; any thread may ask for windows."""
+    """The snapshots of the last minute. One thread adds snapshots; any thread may request windows."""
 
     def __init__(self) -> None:
         self._kept: deque[Snapshot] = deque(maxlen=SLOTS + 1)
@@ -73,7 +73,7 @@ class Windows:
 
 
 def since(began: Sequence[Snapshot], of: Iterable[Worker]) -> Iterator[Worker]:
-    """Yield the workers with their work since the first of these snapshots, unpacked.
+    """Yield the workers, unpacked, with their work since the first of these snapshots.
 
     If that snapshot does not have a worker's totals, the work counts from the next snapshot that has them. Unknown
     workers are omitted.
@@ -94,22 +94,20 @@ def since(began: Sequence[Snapshot], of: Iterable[Worker]) -> Iterator[Worker]:
 
 
 class _Before:
-    """The totals in a snapshot."""
-
     def __init__(self, began: Snapshot) -> None:
         self._workers = {worker.reading.uuid: worker for worker in began.survey.workers}
         self._lost = {uuid[:16]: worker.reading for uuid, worker in self._workers.items()}
         self._clocks = began.survey.clocks
 
     def bases(self, worker: Worker) -> list[Reading] | None:
-        """Return those totals that a worker already had at the snapshot; None if unknown."""
+        """Return the totals that a worker already had at the time of the snapshot; None if unknown."""
         reading = worker.reading
         then = self._workers.get(reading.uuid)
         origins = worker.added if worker.together > 1 else (Origin.of(reading),)
         came = worker.together - (0 if then is None else then.together)
         if not 0 <= came <= len(origins):
             return None
-        # each reading counts once, even if a file repeats it
+        # each reading counts only once, even if a file repeats the reading
         found = {} if then is None else {then.reading.uuid: then.reading}
         for origin in origins[len(origins) - came :]:
             if (base := self._base(origin)) is not None:
@@ -148,7 +146,7 @@ def _without(reading: Reading, bases: Iterable[Reading]) -> Reading:
 
 
 def _rows(of: Reading, within: Reading) -> array[int]:
-    """Return, for each path of a reading, its number in another reading; -1 if it has none there."""
+    """Return, for each path of a reading, its index in another reading; -1 if the other reading does not have it."""
     count = len(of.paths)
     if within.paths[:count] == of.paths and within.names[: len(of.names)] == of.names:
         return same_rows(count)

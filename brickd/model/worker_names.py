@@ -1,8 +1,8 @@
 """The names of workers.
 
-Owns: the names, their order, their form as arguments of a command, and suggestions for an unknown name. Must not know:
-what was recorded, screens. Invariants: A name belongs to one worker. Names depend only on the set of workers, so a
-process that reads only the headers of segments gives the same names.
+Owns: the names, their order, how they are quoted as arguments of a command, and suggestions for an unknown name. Must
+not know: what was recorded, screens. Invariants: No two workers have the same name. Names depend only on the set of
+workers. So a process that reads only the headers of segments finds the same names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 def named(everybody: Iterable[Who], remembered: Mapping[str, str] = _NO_NAMES) -> list[tuple[str, Who]]:
-    """Name each worker: with its declared name, else with its earlier name, else with the lowest free number.
+    """Give each worker its declared name, else its earlier name, else a name with the lowest free number.
 
     Live workers come first. So if a worker was restarted, the new process gets the name, and the dead one gets the name
     with a suffix. If several dead workers have the same name, the last one keeps it.
@@ -80,8 +80,8 @@ class KnownNames(NamedTuple):
     """The names of workers for sentences about a finding. No worker gets the name that another worker has now.
 
     Attributes:
-        names: the names of the known workers, by uuid. The names are unique now, but perhaps were not at the time of
-            the finding.
+        names: the names of the known workers, by uuid. These names are unique now, but two of the workers may have had
+            the same name at the time of the finding.
         ended: the uuids of workers that are not alive.
     """
 
@@ -89,7 +89,7 @@ class KnownNames(NamedTuple):
     ended: Collection[str] = ()
 
     def name(self, then: Mapping[str, str], uuid: str) -> str:
-        """Return the current name of a worker; else its name at that time, with a mark that makes the name unique."""
+        """Return the current name of a worker. Without one, return its former name, marked to be unique."""
         if now := self.names.get(uuid):
             return now
         mark = _mark(uuid)
@@ -101,7 +101,7 @@ class KnownNames(NamedTuple):
 
 
 def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Return the names that were probably meant: those that contain the text, or are similar.
+    """Return the names that the user probably meant: those that contain the text or are similar to it.
 
     >>> near("api/1", ["batch/0", "api/10", "api/2"]), near("BATHC/0", ["batch/0", "api/0"])
     (['api/10', 'api/2'], ['batch/0'])
@@ -122,7 +122,7 @@ def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
 
 
 def suggestion(name: str, known: set[str]) -> str:
-    """Return a hint for an unknown name: the names that were probably meant, or else the known names.
+    """Return a hint for an unknown name: the names that the user probably meant, or else the known names.
 
     >>> suggestion("ap/1", {"api/1", "batch"}), suggestion("x", {"api/1"})
     ('did you mean api/1?', 'there are api/1')

@@ -1,7 +1,7 @@
-"""Recently merged workers and the sums that contain them, which windows of a sum need.
+"""The workers that were recently merged, and the sums that contain them. A window that includes a sum needs both.
 
 Owns: the list of recently merged workers, and the origin of a worker's totals. Must not know: totals, callers.
-Invariants: For each sum, the list has the workers that were added last, in order and without a gap. The length of the
+Invariants: For each sum, the list has the workers that were merged last, in order and without a gap. The length of the
     list is limited.
 """
 
@@ -44,11 +44,11 @@ class RecentlyMerged:
         self._added: deque[tuple[int, str, Origin]] = deque(maxlen=ADDED_MAX)
 
     def add(self, now_ns: int, who: Origin, into: str) -> None:
-        """Record that a worker was added to the sum with the uuid `into`."""
+        """Record that a worker was merged into the sum with the uuid `into`."""
         self._added.append((now_ns, into, who))
 
     def by_aggregate(self, now_ns: int) -> dict[str, tuple[Origin, ...]]:
-        """Return the recently merged workers, by the uuid of the sum that contains them."""
+        """Return the recently merged workers, keyed by the uuid of the sum that contains them."""
         while self._added and now_ns - self._added[0][0] > KEPT_NS:
             self._added.popleft()
         found: dict[str, list[Origin]] = {}

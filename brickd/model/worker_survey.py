@@ -1,8 +1,8 @@
 """The survey of all workers of this machine: reads every segment, and finds the live workers.
 
 Owns: which segments exist, which workers are alive. Must not know: totals, screens, how names are made. Invariants: An
-invalid segment affects only itself and is listed with the reason. A worker whose segment changes is alive, even without
-a lock.
+invalid segment affects only itself and is listed with the reason. A worker is alive if its segment changes, even if it
+holds no lock.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NONE = Held()
 
 
 def survey(prefix: str | None = None, background: Background = _NOTHING, held: Held = _NONE) -> Survey:
-    """Read every segment of this user on this machine, and add a daemon's state about the workers.
+    """Read every segment of this user on this machine, and combine them with a daemon's state about the workers.
 
     Args:
         prefix: the beginning of the files' names; None for the configured prefix.
@@ -49,13 +49,14 @@ def survey(prefix: str | None = None, background: Background = _NOTHING, held: H
     def read(segment: Segment) -> Reading:
         return held.accounts.get(segment.identifier, Account()).read(segment, budget, now_ns)
 
-    # The cheapest segment comes first, because it must not lose anything to an expensive one.
+    # Cheap segments are read first, because they must not lose records while an expensive segment is read.
     readings, refused = _look(sorted(found.own, key=committed), read, background, held)
     # If a worker lost its segment, its state is stored under the uuid of the lost segment.
     before = {each.uuid: background.before(each.process["took"]) for each in readings}
     names = background.names | {now: background.names[lost] for now, lost in before.items() if lost in background.names}
     lost = set(before.values())
-    # A removed segment is skipped if its worker continues in another one. The daemon may still have the old one open.
+    # A removed segment is skipped if its worker continues in another one. The daemon may still have the removed one
+    # open.
     here = [each for each in readings if each.uuid not in lost or identifier_of(each.file) is not None]
     laid = [background.laid_over(each, before[each.uuid]) for each in here]
     gone = [each for uuid, each in background.gone.items() if uuid not in lost] + list(background.older)
@@ -74,16 +75,16 @@ def _removed(
 ) -> tuple[RemovedWorker, ...]:
     """Return removed workers whose counts are in no total.
 
-    The file of records is read after the segments, because a segment is removed after its record is written. The record
-    of a live worker does not count. If there is still a segment of a dead worker, it may be an earlier copy; then only
-    the counts of the record that exceed those of the copy count.
+    The file of records is read after the segments, because a segment's record is written before the segment is removed.
+    The record of a live worker does not count. If a dead worker still has a segment, the segment may be an earlier
+    copy. Then a count of the record counts only as far as it exceeds the same count of the copy.
     """
     kept, found = background.removed, removed_file.look(configured() if prefix is None else prefix).removed
     if not (kept.alone or found):
         return tuple(kept.sums.values())
     shown = {worker.reading.uuid: worker.ledger.counts() for worker in workers if worker.together == 1}
     taken = {worker.reading.lost for worker in workers}
-    # A file that cannot be removed is buried while its totals are still shown. The shown totals may be those of a copy.
+    # A file that cannot be removed is buried while its totals are still shown. The shown totals may come from a copy.
     settled = (background.buried - background.gone.keys()).union(living)
     return (*uncounted((*kept.alone.values(), *found), shown, taken, settled), *kept.sums.values())
 

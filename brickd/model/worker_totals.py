@@ -1,8 +1,8 @@
-"""The work of every live worker in every brick between two snapshots, by service.
+"""The work of every live worker in every brick between two snapshots, grouped by service.
 
 Owns: the table of this work. Must not know: which worker is slow, windows of several slots, screens. Invariants: Times
-are self times. A worker that recorded nothing in a brick has no entry. Dead workers and sums of workers have no
-entries.
+are self times. A worker that recorded nothing in a brick has no entry for this brick. Dead workers and sums of workers
+have no entries.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Slot:
 def slot(before: Snapshot, after: Snapshot, usual_from: float = math.inf) -> Slot:
     """Return the work of all live workers between two snapshots.
 
-    `usual_from`: the usual calls are computed for bricks with at least this fraction of the time.
+    `usual_from`: the mean of the usual calls is computed for bricks that take at least this fraction of the time.
     """
     from_ns = usual_from * (after.now_ns - before.now_ns)
     alive = [worker for worker in after.survey.workers if worker.reading.alive]

@@ -1,7 +1,7 @@
-"""The workers of this machine at one time, and their selection by name.
+"""The workers of this machine at one moment, and their selection by name.
 
-Owns: what is known of a worker, of all workers, and of the files that a process drains. Must not know: how segments are
-found and read, totals, screens, how names are made.
+Owns: what is known about a worker, about all workers, and about the files that a process drains. Must not know: how
+segments are found and read, totals, screens, how names are made.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Worker(NamedTuple):
 
     Attributes:
         together: the number of workers; above 1 for a sum of old dead workers.
-        added: the known workers that were last added to a sum, in order.
-        label: the name of its world, if several worlds are shown as one; it is the first part of the worker's name.
+        added: for a sum, the known workers that were last merged into it, in order.
+        label: the name of the worker's world, if several worlds are shown as one; the worker's name begins with it.
     """
 
     name: str
@@ -72,13 +72,13 @@ class Held:
     """The files that this process drains, and the known facts about other files.
 
     Attributes:
-        segments: the open segments. To open and close one of them again would release its lock.
-        drained: the drained segments whose workers do not continue in another one. Drained segments count even if the
-            file has no name any more, because any process may remove it, even this process during the survey.
+        segments: the open segments. Opening one of their files again and closing it would release the lock.
+        drained: the drained segments whose workers do not continue in another one. Drained segments count even if their
+            file no longer has a name, because any process may remove a file, even this process during the survey.
         refused: the invalid files by name, including files whose defect a single reading would not find.
         others: the known owners of other users' files.
         accounts: the memory accounts of the drained segments.
-        goes_on: returns whether the next segment should be read.
+        goes_on: a function that returns whether the next segment should be read.
     """
 
     segments: Mapping[Identifier, Segment] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Held:
     goes_on: Callable[[], bool] = lambda: True
 
     def segment(self, file: str) -> Segment | None:
-        """Return the open segment that has this name now. If no file has the name, return the one that had it."""
+        """Return the open segment whose file has this name now. If there is none, return the one that had it."""
         identifier = identifier_of(file) if self.segments else None
         if identifier is not None:
             return self.segments.get(identifier)
@@ -97,15 +97,15 @@ class Held:
 
 
 class Survey(NamedTuple):
-    """All workers at one time.
+    """All workers at one moment.
 
     Attributes:
         workers: the workers whose segments can be read, by service and name.
         refused: the invalid segments.
-        foreign: the number of segments of each other user, by uid; these are not read.
+        foreign: the number of segments of each other user, by uid; their segments are not read.
         clocks: each kind of clock with CLOCK_MONOTONIC_RAW, read before the search; segments that were created later
             are not in the survey.
-        removed: workers whose segments were removed, with those of their counts that are in no total.
+        removed: workers whose segments were removed, each with its counts that are in no total.
     """
 
     workers: list[Worker]

@@ -14,7 +14,7 @@ class Graph(GraphNeeds):
     """The dependencies of the nodes of many workers."""
 
     def needs_document(self, number: int, shown: dict[int, int]) -> list[dict[str, Any]]:
-        """Return the needs of a node as JSON; `shown` has the ids of the shown nodes, by node number."""
+        """Return the needs of a node as JSON; `shown` maps the indexes of the shown nodes to their ids."""
         return [
             {
                 "name": need.name,
@@ -26,7 +26,7 @@ class Graph(GraphNeeds):
         ]
 
     def document(self, shown: dict[int, int]) -> dict[str, Any]:
-        """Return the dependencies as JSON; `shown` has the ids of the shown nodes, by node number."""
+        """Return the dependencies as JSON; `shown` maps the indexes of the shown nodes to their ids."""
         return {
             "critical_path": {
                 "length_ns": round(self.critical.length_ns),
@@ -79,7 +79,7 @@ class Graph(GraphNeeds):
         }
 
     def _returned(self, shown: dict[int, int]) -> list[dict[str, Any]]:
-        """Return the transfers that moved data that was moved back immediately, the largest first."""
+        """Return the transfers whose data was moved back immediately, the largest first."""
         found = [
             (-of.returned_bytes, -of.returned, number, of.document(place.count))
             for number, place in enumerate(self._order)

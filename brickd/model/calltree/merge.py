@@ -1,8 +1,8 @@
 """The call tree of many workers, merged by names.
 
-Owns: the rows of the tree, and to which row each path of each worker belongs. Must not know: which rows become one node
-(`graph_nodes`), files, screens, what is shown. Invariants: The self times of all nodes add up to the recorded time.
-Neither separate layers nor the order of workers change a sum.
+Owns: the rows of the tree, and the row to which each path of each worker belongs. Must not know: which rows become one
+node (`graph_nodes`), files, screens, what is shown. Invariants: The self times of all nodes add up to the recorded
+time. Neither separate layers nor the order of workers change a sum.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class MergedTree:
         categories: the category of each brick, by name.
         recorded_ns: the sum of the self times of the nodes.
         stray: the number of marks at paths where they have no meaning; a correct agent sets none.
-        refused: the number of marks that the workers could not record since they started. The tree does not have these
-            marks.
+        refused: the number of marks that the workers could not record since they started. These marks are not in the
+            tree.
     """
 
     def __init__(self, workers: Iterable[Worker], *, layers: bool) -> None:

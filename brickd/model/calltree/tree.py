@@ -29,11 +29,12 @@ class Node:
     Attributes:
         number: the index of the node in the list of all nodes in preorder.
         category: the category of its brick; "layer" for a layer.
-        parent: the number of the node above it; None for a root.
+        parent: the index of the node above it; None for a root.
         recorded_ns: the recorded time of the whole tree.
         left: the omitted nodes below it.
         needs: its needs as JSON documents.
-        slack_ns: how much longer it may take before the critical path grows; None if it has no time of its own.
+        slack_ns: how much longer the node may take before the critical path grows; None for a node without its own
+            time.
         critical: whether it is on the critical path.
     """
 
@@ -97,7 +98,7 @@ class Tree:
         nodes: the shown nodes in preorder.
         recorded_ns: the sum of the self times of all nodes, shown or not.
         left: the omitted roots, with all nodes below them.
-        shown: for each shown node, by its number in the whole tree, its index in `nodes`.
+        shown: maps the index of each shown node in the whole tree to its index in `nodes`.
     """
 
     nodes: list[Node]
@@ -128,7 +129,7 @@ def tree(workers: Iterable[Worker], *, layers: bool, depth: int | None = None, l
         workers: the workers whose summaries are merged.
         layers: whether bricks that differ only in their layer are separate nodes, below a node for each layer.
         depth: the number of levels to show; None for all levels.
-        least_percent: a node whose known share of the recorded time is smaller is omitted, with all nodes below it.
+        least_percent: a node with a smaller known share of the recorded time is omitted, with all nodes below it.
     """
     places = MergedTree(workers, layers=layers)
     graph = Graph(places.order)

@@ -1,7 +1,7 @@
 """One source, complete or incomplete: assembles the pieces from several workers.
 
-Owns: the position of a piece, when a text is complete, the encoding of a source as bytes. Must not know: other sources,
-files, rings.
+Owns: the position of each piece, when a text is complete, the encoding of a source as bytes. Must not know: other
+sources, files, rings.
 
 A source is identified by the FNV-1a hash of its text. Several workers may send parts of the same source, for example
 because one worker dies and another continues. So their pieces are combined. The first piece at each position is kept;
@@ -9,7 +9,7 @@ a different piece at this position is kept separately for its sender. So a hosti
 text.
 
 Invariants: Only a text with the hash of the source is returned. The order of pieces does not change this text. Name and
-path are only labels, from the sender of the text's end, as far as they have arrived.
+path are only labels. They come from the worker that sent the end of the text, as far as they have arrived.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SourceHead(NamedTuple):
 
 
 class KernelSource(NamedTuple):
-    """A complete source. The text is UTF-8 if its worker followed the format."""
+    """A complete source. The text is UTF-8 if the worker that sent it followed the format."""
 
     hash: int
     name: str
@@ -65,7 +65,10 @@ class KernelSource(NamedTuple):
         return SourceHead(self.name, self.path, len(self.text))
 
     def agrees(self, piece: int, sent: bytes) -> bool:
-        """Whether pieces from this number on match the text. The pieces of names and paths always match."""
+        """Whether the pieces from this index on match the text.
+
+        The pieces of names and paths always match.
+        """
         part, number = piece >> _PART_BITS, piece & _NUMBER
         if part == _reader.SOURCE_END:
             lengths = lengths_of(number, sent)
@@ -161,7 +164,7 @@ class Making:
         return SourceHead("", "", None, here)
 
     def put(self, sender: str, piece: int, sent: bytes) -> bool:
-        """Add consecutive pieces, the first of which has this number; return False if they are invalid."""
+        """Add consecutive pieces, the first of which has this index; return False if they are invalid."""
         part, number = piece >> _PART_BITS, piece & _NUMBER
         self._text = ""
         if part == _reader.SOURCE_END:

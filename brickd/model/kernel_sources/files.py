@@ -1,7 +1,7 @@
 """The files of complete sources, one file for each source.
 
-Owns: the directory, the names and the form of the files, the limit of files. Must not know: how a source is assembled,
-callers. Invariants: A file is complete or missing, and only its owner may access it. The content of a file is returned
+Owns: the directory, the names and the format of the files, the limits. Must not know: how a source is assembled, who
+uses it. Invariants: A file is complete or missing, and only its owner may access it. The content of a file is returned
 only if its hash matches the file's name. Several daemons may share the directory, because they write the same content.
 """
 
@@ -54,7 +54,7 @@ class Filed:
         return source if source.hash == hash_ else None
 
     def write(self, source: KernelSource) -> None:
-        """Write one source. There is no fsync, because the hash shows after a crash whether the file is complete."""
+        """Write one source. There is no fsync: after a crash, the hash shows whether the file is complete."""
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace(self._path(source.hash), framed(_KIND, _VERSION, source.encoded()), lasting=False)
 

@@ -1,6 +1,6 @@
-"""Finds the sources that kernels refer to, in the shapes of their launches.
+"""Finds the sources to which the shapes of kernel launches refer.
 
-Owns: how a shape names a source. Must not know: texts, files, screens. Invariant: each launch counts once.
+Owns: how a shape refers to a source. Must not know: texts, files, screens. Invariant: each launch counts once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COUNT = struct.Struct("<Q")
 
 @dataclass(slots=True)
 class Referred:
-    """The references to one source: the number of launches by kernel, and the workers that launched them."""
+    """The references to one source: the number of launches of each kernel, and the workers that launched."""
 
     launches: Counter[str] = field(default_factory=Counter)
     workers: list[str] = field(default_factory=list)

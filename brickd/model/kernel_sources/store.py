@@ -1,9 +1,9 @@
-"""Sources: the texts that kernels are compiled from, sent by workers.
+"""Sources: the texts from which kernels are compiled. Workers send them.
 
-Owns: the incomplete and the complete sources, and what happens to sources without room. Must not know: rings, callers,
-how a source is assembled. Invariants: A source is kept once, even if many workers send it. Of two texts with the same
-hash, the first is kept, and the senders of others are counted. Everything is limited, and what exceeds a limit is
-counted and logged. A complete source stays in memory until it is in its file.
+Owns: the incomplete and the complete sources, and what happens to sources for which there is no room. Must not know:
+rings, callers, how a source is assembled. Invariants: A source is kept once, even if many workers send it. If several
+texts have the same hash, the first one is kept, and the senders of the others are counted. Everything is limited, and
+what exceeds a limit is counted and logged. A complete source stays in memory until it is in its file.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Sources:
                     self._touched.add(hash_)
 
     def _found(self, hash_: int) -> KernelSource | None:
-        """Return the complete source, which new pieces are compared with."""
+        """Return the complete source, so that new pieces can be compared with it."""
         if (source := self._whole.get(hash_)) is not None:
             return source
         if hash_ not in self._in_files or self._filed is None:
@@ -154,7 +154,7 @@ class Sources:
         worker: str | None = None,
         command: str = "brickd source",
     ) -> None:
-        """Count an irregular event. An event is logged only when the count reaches a power of two."""
+        """Count an irregular event. The event is logged only when the count reaches a power of two."""
         self.counts[what] += 1
         so_often = self.counts[what]
         if so_often & (so_often - 1) == 0:
