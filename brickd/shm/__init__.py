@@ -1,1 +1,1 @@
-"""One segment: find, open, validate, copy and decode it. This package knows no other segment and no daemon."""
+"""One segment: find, open, validate, copy and decode it. This package does not know other segments or a daemon."""

@@ -29,7 +29,7 @@ class Now(NamedTuple):
 
 
 class HostClocks(NamedTuple):
-    """One moment by the clocks of the machine, in ns: CLOCK_MONOTONIC_RAW, CLOCK_REALTIME, CLOCK_MONOTONIC."""
+    """One moment as the clocks of the machine show it, in ns: CLOCK_MONOTONIC_RAW, CLOCK_REALTIME, CLOCK_MONOTONIC."""
 
     raw_ns: int
     unix_ns: int
@@ -37,12 +37,12 @@ class HostClocks(NamedTuple):
 
     @classmethod
     def of(cls, document: Iterable[Any]) -> HostClocks:
-        """Check the three times in a document. ValueError: one is impossible."""
+        """Check the three times of a document. ValueError: one is impossible."""
         return cls(*(whole(each, 0, 2**61) for each in document))
 
 
 def host_clocks() -> HostClocks:
-    """Read the clocks together: the closest readings out of a few, within a microsecond on an idle machine."""
+    """Read the clocks together. Of a few attempts, the closest counts (1 µs on an idle machine)."""
     best: HostClocks | None = None
     least = 0
     for _ in range(5):

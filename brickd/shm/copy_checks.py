@@ -1,8 +1,8 @@
 """Checks of readings that come from files, which are as untrusted as segments.
 
 Owns: the valid values of every field of a reading. Must not know: files, the encoding of readings. Invariants: Every
-view can use a checked reading like a reading of a segment. An invalid reading raises ValueError with the value found
-and the value expected.
+view can use a checked reading as it uses a reading of a segment. An invalid reading raises ValueError with the value
+found and the value expected.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def paths(found: Sequence[CallPath | None]) -> None:
     deferred: set[tuple[int, int, int]] = set()
     for place, path in enumerate(found):
         if path is not None:
-            # The number of a parent is smaller than that of its child, so that a walk to the root ends.
+            # The index of a parent is smaller than that of its child, so that a walk to the root ends.
             whole(path.parent, -1, place - 1)
             whole(path.name)
             whole(path.layer, -1, I32_MAX)
@@ -98,7 +98,7 @@ def _shape(record: str) -> tuple[tuple[tuple[str, int, str], ...], struct.Struct
 
 
 def _fields(record: str, found: Mapping[str, Any]) -> Any:
-    """Return the known fields of a struct. A field of a later minor version that is missing is 0."""
+    """Return the known fields of a struct. A missing field that a later minor version added is 0."""
     shape, codec = _shape(record)
     complete = {**named_later(record), **found}
     numbers: list[Any] = []
@@ -112,8 +112,7 @@ def _fields(record: str, found: Mapping[str, Any]) -> Any:
         else:
             require(isinstance(value, tuple) and len(value) == count, f"{count} numbers as {name}", value)
             numbers += value
-    # All numbers are checked at once, because a worker may have 1,024 lanes: this takes 8 µs, one by one it takes 27
-    # µs.
+    # All values are checked in one call, because a worker may have 1,024 lanes: this takes 8 µs instead of 27 µs.
     require(set(map(type, numbers)) == {int}, f"whole numbers in a {record}", numbers)
     codec.pack(*numbers)  # the message of struct.error has the valid range
     return {name: complete[name] for name, _, _ in shape}

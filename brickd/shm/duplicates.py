@@ -1,7 +1,7 @@
 """Files with the same uuid: selects the worker's own segment, and refuses the other files.
 
-Owns: the rule, which a daemon and a verb without a daemon both use. Must not know: how a file is drained or shown.
-Invariant: at most one file per uuid counts, so no span counts twice.
+Owns: the rule for this selection, which a daemon uses, and also a verb that runs without a daemon. Must not know: how a
+file is drained or shown. Invariant: at most one file per uuid counts, so no span counts twice.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def original(twins: Sequence[Twin], known: Identifier | None) -> Twin | None:
     alive = [twin for twin in twins if twin.alive]
     if len(alive) > 1:
         return None
-    # If no worker is alive, the file with the most activity counts, because an earlier copy has not all of its counts.
+    # If no worker is alive, the file with the most activity is the worker's own, because a copy lacks later counts.
     return alive[0] if alive else max(twins, key=lambda twin: twin.activity)
 
 

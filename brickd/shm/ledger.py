@@ -1,10 +1,10 @@
 """The ledger: counts of everything attempted, recorded or lost.
 
 Owns: how a segment's counters become a ledger, and how ledgers are added up. Must not know: files, screens. Invariants:
-Every term comes from a stored counter. For every worker and every sum of workers, begun = summarized + rejected + open
-+ abandoned + unpublished, and started = measured + bounded + pending + orphaned. The open spans of a dead process are
-abandoned. The summaries have all attempted marks except the refused ones. `removed` is separate from all other terms:
-it counts workers whose segments were removed, so that nothing else is known of them.
+Every term is taken from a stored counter. For every worker and every sum of workers, begun = summarized + rejected +
+open + abandoned + unpublished, and started = measured + bounded + pending + orphaned. The open spans of a dead process
+are abandoned. The summaries contain all attempted marks except the refused ones. `removed` is separate from all other
+terms: it counts workers about which nothing else is known, because their segments were removed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Ledger:
         )
 
     def lost_by_kind(self) -> dict[str, int]:
-        """The numbers of spans, details and events that the worker attempted to record and that were lost."""
+        """The counts of spans, details and events that the worker attempted to record and that were lost."""
         return {
             "spans": self.rejected.total() + self.spans["no_lane"] + self.spans["nested"],
             "details": self.details_dropped.total() + self.details["lost_with_daemon"],
@@ -110,12 +110,12 @@ def _consumed(tail: tuple[int, int], head: int) -> int:
 
 
 def _of(part: int, whole: int) -> int:
-    """Return the part, or 0 if it exceeds the whole, because any process of the user may write both."""
+    """Return the part; 0 if it exceeds the whole, which can happen because any process of the user may write both."""
     return part if part <= whole else 0
 
 
 def ledger_of(reading: Reading) -> Ledger:
-    """Return the ledger of a worker. If one counter already has a span and another has not, the span is unpublished."""
+    """Return the ledger of a worker. A span that only one of two counters includes is unpublished."""
     ledger = Ledger()
     spans = ledger.spans
     for lane, consumer, n in reading.alike():

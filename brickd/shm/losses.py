@@ -1,8 +1,8 @@
 """The losses of a worker, and the settings that would make room for what was lost.
 
 Owns: the judgement of a worker's counters. Must not know: screens, other workers. Invariants: every counter of lost
-data is reported. A truncated name is no loss, and neither is an end without a begin, as in a child that was forked
-within a span. The suggested value of a setting has room for what was refused, is never above the agent's limit, and is
+data is reported. A truncated name is not a loss. Nor is an end without a begin, as in a child process that was forked
+within a span. The suggested value of a setting gives room to what was refused, is never above the agent's limit, and is
 the same in all losses of a worker.
 """
 
@@ -123,7 +123,7 @@ def _without_lane(reading: Reading, spans: int) -> Loss:
 
 
 def _loss_of(kind: Kind, text: str, needs: TableNeeds, tables: Sequence[Table], amount: int | None = None) -> Loss:
-    """Return the loss, with the settings of those of the `tables` that are too small."""
+    """Return the loss, with the settings for those `tables` that are too small."""
     settings = tuple(f"BRICKD_{table.upper()}={needs.sizes[table]}" for table in tables if table in needs.sizes)
     again = "" if needs.exact or not settings else "the values are estimates, because each refusal counts"
     return Loss(kind, text, settings=settings, amount=amount, again=again)
@@ -150,7 +150,7 @@ def _without_site(reading: Reading, checksums: int, needs: TableNeeds) -> Loss:
 
 
 def _starts_without_path(reading: Reading) -> int:
-    """Return how many deferred starts were dropped by lanes whose ring was never half full, so it had room for them."""
+    """Return how many deferred starts were dropped by lanes although their ring had room: it was never half full."""
     half = reading.header["event_slots"] // 2
     return sum(
         n * lane["event_dropped"][_reader.KIND_DEFER] for lane, _, n in reading.alike() if lane["event_head"] <= half
@@ -169,7 +169,7 @@ def _without_slots(reading: Reading, amount: int, dropped: str) -> Loss:
 
 
 def _slots(reading: Reading) -> int:
-    """Return how many slots the dropped events of the worst lane needed, estimated from its other events."""
+    """Return how many slots the dropped events of the worst lane would have needed, estimated from its other events."""
     return max(
         (
             sum(lane["event_dropped"]) * lane["event_head"] // max(1, lane["event_records"])
@@ -180,6 +180,6 @@ def _slots(reading: Reading) -> int:
 
 
 def _raised(what: str, room: int, most: int, refused: int) -> tuple[str, ...]:
-    """Return the setting with room for what was refused, at least doubled; empty if it is at the limit `most`."""
+    """Return the setting that gives room to what was refused, at least doubled; empty if it is at the limit `most`."""
     wanted = min(max(room + refused, 2 * room), TIMES_MAX * room, most)
     return (f"BRICKD_{what.upper()}={wanted}",) if room < most else ()

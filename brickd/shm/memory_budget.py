@@ -2,9 +2,9 @@
 
 Owns: the limits for one segment and for all segments of one user, the cost of each row, and the ration of a segment.
 Must not know: how a segment is read. Invariants: A segment's cost comes from its content, not from its header. A ration
-does not depend on time. If callers ask for the cheapest segment first, an expensive segment takes nothing from a cheap
-one. A segment over the limits is first read without its detail, then its totals are read less often, then it is not
-read at all.
+depends on numbers of bytes, never on measured times. If callers ask for the cheapest segment first, an expensive
+segment takes nothing from a cheap one. A segment over the limits is first read without its detail, then its totals are
+read less often, then it is not read at all.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ PENDING_BYTES = 200  # the bytes of a start of deferred work without its end
 _LINE_BYTES = 3 * 384 + 2 * 64  # the bytes read for a lane and its consumer, over all reads
 _BLOCK_BYTES = 64 * (_reader.SUMMARY_BYTES + 2 * 8)  # summaries, and the sequence numbers read before and after them
 
-# The interval between readings of totals that cost too much to read each time.
+# The interval between readings of totals that cost too much to be read every time.
 SELDOM_NS = 60_000_000_000
 SELDOM = 6  # in this interval, other segments are read at least this often
 
 
 class Cost(NamedTuple):
-    """The cost of a segment in bytes: copied by a reading, kept of that reading, kept of its rings."""
+    """The cost of a segment in bytes: what a reading copies, what is kept of the reading, what is kept of the rings."""
 
     read: int
     kept: int
     detail: int = 0
 
 
-# Measured for 64 workers of 32 threads with the same 256 paths: 620 MB were read in 0.22 s of processor time, and 32 MB
-# were kept. For one worker with 65,472 paths, 76 MB were read per thread, and 106 MB were kept.
+# Measured for 64 workers with 32 threads each and the same 256 paths: reading 620 MB took 0.22 s of processor time, and
+# 32 MB were kept. For one worker with 65,472 paths, 76 MB were read per thread, and 106 MB were kept.
 SEGMENT = Cost(read=1024 * MIB, kept=112 * MIB)
 OWNER = Cost(read=2048 * MIB, kept=128 * MIB)
 
@@ -69,7 +69,7 @@ def cost_of(extent: Extent, pending: int = 0, detail: int = 0) -> Cost:
 
 @dataclass(slots=True)
 class Budget:
-    """The cost of the segments read so far, by user; `seldom` is 1 for a caller that reads each segment only once."""
+    """The cost of the segments read so far, per user; `seldom` is 1 for a caller that reads each segment only once."""
 
     seldom: int = SELDOM
     _read: dict[int, int] = field(default_factory=lambda: defaultdict(int))
@@ -93,7 +93,7 @@ class Budget:
         return Ration.NOTHING, why
 
     def grown(self, owner: int, before: int, after: int) -> str:
-        """Charge a segment that grew while it was read. Return why this exceeds a limit, or ""."""
+        """Charge a segment that grew while it was read. Return why this cost exceeds a limit; "" if it does not."""
         others = self._kept[owner] - before
         if over := _over(owner, Cost(0, after), 0, others):
             return over
@@ -112,7 +112,7 @@ def _kept(reading: Reading) -> int:
 
 
 def kept_of(readings: Iterable[Reading], size: Callable[[bytes | _reader.Packed], int] = len) -> Iterator[int]:
-    """Return, for each compact reading, the bytes that it adds to those of the earlier readings."""
+    """Return, for each compact reading, how many bytes it takes in addition to the earlier readings."""
     seen: set[int] = set()
     for each in readings:
         kept = len(each.lanes) * LANE_BYTES + size(each.summaries) + size(each.latency)
@@ -129,7 +129,7 @@ def packed_size(table: bytes | _reader.Packed) -> int:
 
 @dataclass(slots=True)
 class Account:
-    """The ration of one segment over all its readings; `why` says why it is not larger.
+    """The ration of one segment, over all its readings; `why` tells why the ration is not larger.
 
     Once the detail of a segment was refused, the detail is never read again, because its cost is then unknown.
     """
@@ -165,7 +165,7 @@ class Account:
 
 
 def _over(owner: int, part: Cost, read: int, kept: int) -> str:
-    """Return the first limit that would be exceeded, with the amount; "" if none would be."""
+    """Return the first limit that would be exceeded, with the amount; "" if no limit would be exceeded."""
     for what, takes, one, all_of, taken in (
         ("to be read", part.read, SEGMENT.read, OWNER.read, read),
         ("of memory", part.kept, SEGMENT.kept, OWNER.kept, kept),

@@ -1,7 +1,7 @@
 """Open spans: the youngest span of each lane, decoded from the lane's open word.
 
 Owns: the decoding of the open word, and the walk from a path to its root. Must not know: other workers, screens, the
-meaning of an open span. Invariants: An age is never negative. An open word with an unknown path gives no span.
+meaning of an open span. Invariants: An age is never negative. An open word with an unknown path yields no span.
 """
 
 from __future__ import annotations

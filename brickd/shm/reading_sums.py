@@ -1,7 +1,7 @@
 """The sum of several readings.
 
-Owns: how the tables, summaries and counters of readings are added up. Must not know: files, the stored form of a
-reading. Invariant: Every counter of a sum is the sum of the counters.
+Owns: how the tables, summaries and counters of readings are added up. Must not know: files, the stored format of a
+reading. Invariant: Every counter of a sum is the sum of the counters of the readings.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class PathSums:
 
 
 def added(one: Reading, other: Reading) -> Reading:
-    """Return the sum of two readings of one service and tick length. The sum has all paths and one lane.
+    """Return the sum of two readings that have the same service and tick length. The sum has all paths and one lane.
 
     Fields about a single process (pid, uuid, file) are those of `one`.
     """
@@ -105,9 +105,9 @@ def _tables(
     names, paths = list(names), list(paths)
 
     def number_of(name: int) -> int | None:
-        """Return the number in the sum of a name of `other`; None if there is no room."""
+        """Return the index that a name of `other` has in the sum; None if there is no room."""
         number = numbers.get(other.name(name), len(names))
-        # The category of the name, and the category of that category, are also added, because workers may declare any.
+        # The name's category is added too, and so is the category of that category, because workers may declare any.
         while (text := other.name(name)) not in numbers and len(names) < _reader.NUMBERS_MAX:
             numbers[text] = len(names)
             entry = other.names[name] if name < len(other.names) else None
@@ -138,7 +138,7 @@ def _tables(
 
 @functools.lru_cache(maxsize=64)
 def same_rows(count: int) -> array[int]:
-    """Return the rows of paths that have the same numbers in another reading. The array must not be changed."""
+    """Return the rows of those paths that have the same indexes in another reading. The array must not be changed."""
     return array("i", range(count))
 
 
@@ -153,7 +153,6 @@ def together(
 
 
 def _sum(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the sum of each field."""
     return {
         name: tuple(map(_total, zip(*(row[name] for row in rows), strict=True)))
         if isinstance(rows[0][name], tuple)
@@ -163,11 +162,11 @@ def _sum(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _total(counts: Iterable[int]) -> int:
-    """Return the sum, limited to the range of a counter, because the counts of a hostile worker may exceed it."""
+    """Return the sum, limited to the range of a counter, because a hostile worker's counts may exceed this range."""
     return min(sum(counts), U64_MAX)
 
 
 def _whole(consumer: _reader.Consumer) -> _reader.Consumer:
-    """Return the consumer, with the complement of each tail as the tail's second number."""
+    """Return the consumer; the second number of each tail is the complement of the tail."""
     span, event = consumer["span"][0], consumer["event"][0]
     return {**consumer, "span": (span, span ^ (2**64 - 1)), "event": (event, event ^ (2**64 - 1))}

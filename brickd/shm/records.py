@@ -1,8 +1,8 @@
 """Records, decoded from the slots of a ring.
 
 Owns: how slots become records, and the names of their kinds. Must not know: the origin of the slots. Invariants: A
-record of an unknown kind is counted and skipped by the number of slots that it declares. An impossible number ends the
-decoding, and the remaining slots count as one unreadable record.
+record of an unknown kind is counted, and the number of slots that it declares is skipped. An impossible number of slots
+ends the decoding, and the remaining slots count as one unreadable record.
 """
 
 from __future__ import annotations
@@ -84,10 +84,10 @@ def events(slots: bytes) -> Found:
 
 
 def newest(slots: bytes, most: int, decode: Callable[[bytes], Found]) -> Found:
-    """Return the newest records that `decode` finds, at most `most`, and the counts of other decoded records.
+    """Return the newest `most` records that `decode` finds, and the counts of other decoded records.
 
-    Decoding takes microseconds per record, and a ring may hold a million records. So only the last slots are decoded,
-    and more of them until there are enough records.
+    Decoding takes microseconds per record, and a ring may hold a million records. So only the last slots are decoded;
+    if they have too few records, more slots are decoded.
     """
     needed, room = max(1, most) * _RECORD_SLOTS, len(slots) // SLOT_BYTES
     while True:

@@ -1,7 +1,7 @@
 """The file of records of removed segments, one per user (`brick_removed.h`).
 
 Owns: which file is trusted, how the file is read and truncated. Must not know: the use of the records. Invariants: A
-file that another user owns or may access is refused. Reading waits for no lock and takes at most 2 MiB. The file is
+file that another user owns or may access is refused. A reader waits for no lock and uses at most 2 MiB. The file is
 truncated only if its content is exactly what the caller has saved.
 """
 
@@ -23,7 +23,7 @@ _BYTES_MAX = _reader.REMOVED_READ_MAX * _reader.REMOVED_BYTES
 class RemovedRecords(NamedTuple):
     """The content of the file, its records, and the number of damaged records.
 
-    `refused` says why the file is not trusted; "" if it is trusted.
+    `refused` tells why the file is not trusted; "" if it is trusted.
     """
 
     content: bytes = b""

@@ -1,8 +1,9 @@
 """Workers whose segments were removed, and the counts of these workers that are in no total.
 
-Owns: the counts of removed workers, their sums, and their form in documents and in a checkpoint. Must not know: files,
-screens. Invariants: Each uuid counts once, and not at all if its counts are shown elsewhere. If a uuid has two records,
-the larger one counts. A worker that is in a sum has no separate record. The number of records and sums is limited.
+Owns: the counts of removed workers, their sums, and how both are written to documents and checkpoints. Must not know:
+files, screens. Invariants: Each uuid counts once, and not at all if its counts are shown elsewhere. If a uuid has two
+records, the larger one counts. A worker that is in a sum has no separate record. The number of records and sums is
+limited.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class RemovedWorker:
     Attributes:
         uuid: the uuid of the removed segment; "" for a sum.
         took: "", or the first half of the uuid of an earlier, lost segment whose totals this worker took over.
-        index: the worker's declared number in the service, or -1.
+        index: the index in the service that the worker declared, or -1.
         coordinates: the worker's coordinates or name, truncated to the size of the record's field.
         reason: `enum brick_removed_reason`; 0 for a sum.
         started_ns: when the segment was created, since 1970.
@@ -121,7 +122,7 @@ def uncounted(
     """Return the counts of removed workers that are in no total.
 
     A worker that loses its segment continues its counts in a new segment. If a total still includes the lost segment,
-    only the difference counts from the record of the new one.
+    only the difference between its counts and those in the record of the new segment is counted.
 
     Args:
         removed: the records; a worker may have several.
@@ -144,7 +145,7 @@ def uncounted(
 
 
 def _shown(lost: str, took: Mapping[str, str], begins: Mapping[str, WorkerCounts]) -> WorkerCounts:
-    """Return the counts of the last lost segment of a worker that is in a total."""
+    """Return the counts of the worker's last lost segment, if a total includes that segment."""
     for _ in range(len(took) + 1):  # a limit, because invalid records may name each other in a circle
         if not lost or lost in begins:
             break
@@ -153,7 +154,6 @@ def _shown(lost: str, took: Mapping[str, str], begins: Mapping[str, WorkerCounts
 
 
 def _larger(one: RemovedWorker, other: RemovedWorker | None) -> RemovedWorker:
-    """Choose one of two records with the same uuid."""
     if other is None:
         return one
     larger = one if one.counts.spans > other.counts.spans else other
@@ -165,7 +165,8 @@ class Removals:
     """The removed workers in a checkpoint.
 
     Attributes:
-        alone: their records by uuid, the oldest first. A record includes counts that the checkpoint also has elsewhere.
+        alone: their records by uuid, the oldest first. A record may include counts that the checkpoint also has
+            elsewhere.
         sums: the workers without a separate record, by service and `asked`.
     """
 
@@ -176,7 +177,7 @@ class Removals:
     )  # shared by copies until one of them changes
 
     def fold(self, found: Iterable[RemovedWorker]) -> list[RemovedWorker]:
-        """Add records; return the records of new workers."""
+        """Add records; return those that are of new workers."""
         new: dict[str, RemovedWorker] = {}
         for each in found:
             if each.uuid not in self.alone:
@@ -225,7 +226,7 @@ class Removals:
             self.add(each.service, True, each.workers, each.counts)
 
     def discard(self, begin: Collection[str]) -> list[str]:
-        """Drop the records whose uuids begin with these first halves; return their uuids."""
+        """Drop the records whose uuids begin with one of these first halves; return the dropped uuids."""
         uuids = [uuid for uuid in self.alone if uuid[:16] in begin]
         for uuid in uuids:
             del self.alone[uuid]

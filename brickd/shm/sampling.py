@@ -1,7 +1,7 @@
-"""The steps and sites with recorded checksums: in words, and as numbers in a segment.
+"""The steps and sites whose checksums are recorded: as words, and as the numbers that stand for them in a segment.
 
 Owns: the words for a rate, and how patterns become a bitmap. Must not know: segments, the origin of requests.
-Invariants: A rate and its words mean the same steps. A site is recorded if it matches a pattern or has no name yet.
+Invariants: A rate and its words select the same steps. A site is recorded if it matches a pattern or has no name yet.
 """
 
 from __future__ import annotations

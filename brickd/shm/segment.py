@@ -1,7 +1,7 @@
 """One segment: opens it, accepts or refuses it, and reads it.
 
-Owns: the calls of the reader for a `Reading`, and their order. Must not know: the meaning of the numbers, the use of
-readings. Invariant: an invalid segment only raises `SegmentRefused`, with a reason, and affects no other segment.
+Owns: the calls of the reader that make a `Reading`. Must not know: the meaning of the numbers, the use of readings.
+Invariant: an invalid segment only raises `SegmentRefused`, with a reason, and affects no other segment.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHARED_MAX = 4_096  # tables with more rows are not cached; the 16 cached table
 
 
 class Extent(NamedTuple):
-    """The amount of data in a segment, without its holes and independent of its header.
+    """The amount of data in a segment: holes do not count, and the header is not trusted.
 
     Attributes:
         lines: the number of lanes to read, opened or not.
@@ -127,7 +127,7 @@ class Segment(SegmentFile):
             self._ask("sites", words, at)
 
     def mark_attached(self) -> None:
-        """Tell the worker that a consumer attached. Then the worker leaves its segment there after a clean end."""
+        """Tell the worker that a consumer attached. The worker then leaves its segment behind when it ends cleanly."""
         if not self.control()["attached"]:
             self._ask("attached", (1).to_bytes(8, "little"))
 
@@ -158,13 +158,16 @@ class Segment(SegmentFile):
             return self._copier.control()
 
     def tables(self) -> WorkerNames:
-        """Return the names for the numbers in checksums. Sites are read before names, because each site has a name."""
+        """Return the names for the ids in checksums.
+
+        Sites are read before names, because each site has a name.
+        """
         with _refusing(self.name):
             sites = self._copier.sites()
             return WorkerNames(self._copier.names(), sites)
 
     def ring(self, lane: int, *, events: bool, newest: int = 0) -> tuple[int, bytes]:
-        """Return the number of the first available slot, and all slots, which are few."""
+        """Return the index of the first available slot, and all slots, which are few."""
         with _refusing(self.name):
             return self._copier.ring(lane, events)
 
@@ -178,7 +181,7 @@ class Segment(SegmentFile):
             pid = self.worker()
             summaries, odd, moving = self._copier.summaries()
             # Paths are read after summaries, and names after paths and sites, so that each summary has a path, and each
-            # path and site has a name. In an invalid segment, there may be fewer paths by then.
+            # path and site has a name. In an invalid segment, the number of paths may have shrunk by then.
             paths = self._copier.paths()[: len(summaries) // _reader.SUMMARY_BYTES]
             sites = _sites(tuple(self._copier.sites()))
             names = self._copier.names()
@@ -246,7 +249,7 @@ def _refusing(file: str) -> Iterator[None]:
 
 
 def open_segment(name: str, access: int = os.O_RDONLY) -> Segment:
-    """Open a segment by the name of its file; O_RDWR is needed to drain it.
+    """Open a segment by the name of its file; draining it needs O_RDWR.
 
     Raises:
         SegmentRefused: the file is not a valid segment, or no longer exists (SegmentUnopened: it cannot be a segment).

@@ -47,7 +47,7 @@ class Shared(list[Row]):
 
 
 def shared(rows: list[Row]) -> Shared[Row]:
-    """Return the list with these rows that all users share."""
+    """Return the shared list that has these rows."""
     if isinstance(rows, Shared):
         return rows
     found = _alive.get(hash(tuple(rows)))
@@ -71,7 +71,7 @@ def _packed(table: bytes | _reader.Packed) -> _reader.Packed:
 
 
 def written(reading: Reading) -> str:
-    """Encode a reading. Instead of names, paths and sites, it has the numbers of their tables."""
+    """Encode a reading. Instead of names, paths and sites, it has the ids of the tables that contain these."""
     header = {name: value.hex() if isinstance(value, bytes) else value for name, value in reading.header.items()}
     document = {
         **{name: getattr(reading, name) for name in _PLAIN},
@@ -87,7 +87,7 @@ def written(reading: Reading) -> str:
 
 
 class SharedTables(NamedTuple):
-    """The tables of names, paths and sites of readings, by number. Empty tables of sites have no number."""
+    """The tables of names, paths and sites of readings, by id. Empty tables of sites have no id."""
 
     names: Mapping[int, Shared[tuple[str, int] | None]]
     paths: Mapping[int, Shared[CallPath | None]]
@@ -103,11 +103,10 @@ class SharedTables(NamedTuple):
         )
 
     def __or__(self, other: SharedTables) -> SharedTables:
-        """Return the tables of both objects."""
         return SharedTables({**self.names, **other.names}, {**self.paths, **other.paths}, {**self.sites, **other.sites})
 
     def without(self, numbers: Container[int]) -> SharedTables:
-        """Return the tables without those that have one of these numbers."""
+        """Return the tables without those that have one of these ids."""
         return SharedTables(
             {number: rows for number, rows in self.names.items() if number not in numbers},
             {number: rows for number, rows in self.paths.items() if number not in numbers},
@@ -115,7 +114,7 @@ class SharedTables(NamedTuple):
         )
 
     def numbers(self) -> set[int]:
-        """The numbers of all tables."""
+        """The ids of all tables."""
         return {*self.names, *self.paths, *self.sites}
 
     def texts(self) -> dict[str, str]:

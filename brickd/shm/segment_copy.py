@@ -1,4 +1,4 @@
-"""A copy of a segment at one time.
+"""A copy of a segment as it was at one moment.
 
 Owns: `Reading`, a private copy of a segment without its rings, and `Identity`, the part that identifies the worker.
 Must not know: files, how a segment is read, how numbers are shown.
@@ -50,7 +50,7 @@ class SiteKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A worker's declared identity, and whether it is alive. Both determine the worker's name.
+    """A worker's declared identity, and whether it is alive. The worker's name depends on both.
 
     Attributes:
         file: the name of the segment.
@@ -89,7 +89,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Reading(Identity):
-    """A segment's content at one time, copied and checked; times are in ticks.
+    """A segment's content at one moment, copied and checked; times are in ticks.
 
     Attributes:
         latency: like `summaries`, but of the time from the start of deferred work to its sync; empty if no daemon knows
@@ -98,9 +98,9 @@ class Reading(Identity):
         now_ticks: the value of the worker's clock; None if unknown.
         flags: the consumer's requests to the worker (CONTROL_*).
         drained: whether a process drains the worker's rings; True for a stored reading.
-        sites: the sites by number; None for a site that is not written yet.
+        sites: the sites by id; None for a site that is not written yet.
         asked_rate: the rate of steps for which the consumer requests checksums; 0: as the worker is configured.
-        left_out: the sites for which the consumer requests no checksums, one bit for each number.
+        left_out: the sites for which the consumer requests no checksums, one bit for each site id.
     """
 
     process: _reader.ProcessCounters
@@ -124,7 +124,7 @@ class Reading(Identity):
     def alike(self) -> list[tuple[_reader.Lane, _reader.Consumer, int]]:
         """Return the lanes.
 
-        Consecutive lanes with the same object appear once, with their number: up to 1,024 are unused.
+        Consecutive lanes with the same object appear once, with a count, because up to 1,024 lanes are unused.
         """
         runs = groupby(self.lanes, lambda each: (id(each[1]), id(each[2])))
         return [(lane, consumer, 1 + sum(1 for _ in run)) for _, run in runs for _, lane, consumer in islice(run, 1)]
@@ -141,7 +141,7 @@ class Reading(Identity):
 
     @property
     def detailed(self) -> bool:
-        """Whether the consumer requests that the worker keeps the detail of each span."""
+        """Whether the consumer requests the detail of each span."""
         return self.flags & _reader.CONTROL_SPANS != 0
 
     @property
@@ -156,7 +156,7 @@ class Reading(Identity):
 
     @property
     def thinned_unowned(self) -> bool:
-        """Whether the worker still has such requests although it has no consumer."""
+        """Whether the worker still has requests for other steps or sites although it has no consumer."""
         return self.alive and self.thinned and not self.drained
 
     @property
@@ -166,7 +166,7 @@ class Reading(Identity):
 
     @property
     def own_rate(self) -> int:
-        """The rate for the parts of instrumented models; 0 if there are no such parts, or if `rate` covers all."""
+        """The rate for the parts of instrumented models; 0 if there are no such parts or `rate` applies to them too."""
         own = self.process["rate"]
         return own if self.rate == 0 and own <= _reader.RATE_ALL else 0
 

@@ -1,6 +1,6 @@
 """Files that may be segments: finds, opens and removes them.
 
-Owns: the names of the files, which files may be opened and how, which process owns a file and which process drains it.
+Owns: the names of the files, which files may be opened and how, which process owns a file, which process drains it.
 Must not know: the content of files. Invariants: A process opens only files of its own effective user, even as root.
 Opening follows no link and waits for no process. A process never opens a file twice while it holds a lock on the file.
 A file that cannot be a segment raises `SegmentRefused` with a reason, never another exception. A file with a name that
@@ -40,7 +40,7 @@ PREFIX_BYTES_MAX = 39  # the agent has the same limit
 
 
 def is_prefix(text: str) -> bool:
-    """Whether segments' names may begin with the text.
+    """Whether the names of segments may begin with this text.
 
     >>> is_prefix("brickd-"), is_prefix("a/b"), is_prefix("é" * 19), is_prefix("é" * 20)
     (True, False, True, False)
@@ -153,7 +153,7 @@ class SegmentFile:
         return holder(self.fd, _reader.LOCK_CONSUMER)
 
     def consume(self) -> bool:
-        """Take the lock for draining the file, until the file is closed; return False if another process drains it."""
+        """Take the lock for draining the file, until the file is closed. Return False if another process has it."""
         self._ours = take(self.fd, _reader.LOCK_CONSUMER)
         return self._ours
 
@@ -170,7 +170,7 @@ class SegmentFile:
         return any(os.pread(self.fd, 8, 0))
 
     def same_file(self) -> bool:
-        """Whether the name still belongs to this open file."""
+        """Whether the file's name still belongs to this open file."""
         return identifier_of(self.name) == self.identifier
 
     def unlink(self) -> bool:
@@ -202,7 +202,7 @@ EXHAUSTED = (errno.EMFILE, errno.ENFILE)  # no file descriptor is left, so the f
 
 
 def opened(name: str, access: int) -> int:
-    """Open a descriptor; this raises the errors of `open_file`."""
+    """Open a descriptor; raise the same errors as `open_file`."""
     if not _BEHIND_PREFIX.fullmatch(name.removeprefix(prefix())):
         reason = (
             "cannot be opened: after the prefix, its name has characters other than letters, digits, '.', '_' and '-'"

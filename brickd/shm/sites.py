@@ -1,9 +1,9 @@
-"""Numbers of sites for all workers: digests of the sites' names.
+"""The ids of sites, which are the same for all workers: digests of the sites' names.
 
 Owns: the digest of a text, and the names of sites. Must not know: segments, the records of a site. Invariants: Within
-one process, a text has the same digest for all workers, and a random key prevents a worker from constructing two texts
-with the same digest. The number of sites with a known name is bounded. A site of one worker does not affect sites with
-other names.
+one process, a text has the same digest for all workers. A random key prevents a worker from constructing two texts with
+the same digest. The number of sites with a known name is bounded. A worker's site does not affect sites with other
+names.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Site(NamedTuple):
 
 
 class WorkerNames(NamedTuple):
-    """A worker's tables: names with the numbers of their categories, and sites."""
+    """A worker's tables: names with the ids of their categories, and sites."""
 
     names: Sequence[tuple[str, int] | None]
     sites: Sequence[tuple[int, int, int] | None]
 
     def site(self, number: int) -> Site:
-        """Return the site with this number. An unknown site gets a placeholder name."""
+        """Return the site with this id. An unknown site gets a placeholder name."""
         row = self.sites[number] if number < len(self.sites) else None
         if row is None:
             return Site(f"site#{number}", -1, "other")
@@ -51,7 +51,7 @@ class WorkerNames(NamedTuple):
         return Site(self.name(name), layer, self._category(name))
 
     def known(self, number: int) -> Site | None:
-        """Return the site with this number; None if it is unknown."""
+        """Return the site with this id; None if it is unknown."""
         row = self.sites[number] if number < len(self.sites) else None
         named = row is not None and row[0] < len(self.names) and self.names[row[0]] is not None
         return self.site(number) if named else None
@@ -87,17 +87,17 @@ def site_digest(kernel: str, layer: int) -> int:
 
 
 def plain(number: int) -> int:
-    """Return the number of a site, without the flag for hidden state."""
+    """Return the id of a site, without the flag for hidden state."""
     return number & ~_reader.SITE_STATEFUL
 
 
 def of_rows(number: int) -> int:
-    """Return the number for the rows of the same site."""
+    """Return the id that stands for the rows of the same site."""
     return plain(number) | _reader.SITE_ROWS
 
 
 def is_rows(number: int) -> bool:
-    """Whether a number stands for the rows of a site, not for the site itself."""
+    """Whether an id stands for the rows of a site, not for the site itself."""
     return number & _reader.SITE_ROWS != 0
 
 
@@ -107,7 +107,7 @@ def _number(site: Site) -> int:
 
 
 class Sites:
-    """The known sites, by number."""
+    """The known sites, by id."""
 
     def __init__(self) -> None:
         self._known: dict[int, Site] = {}
@@ -119,14 +119,14 @@ class Sites:
         return other
 
     def number(self, site: Site) -> int:
-        """Return the number of a site: its digest, with the flag for hidden state if it has any."""
+        """Return the id of a site: its digest, with the flag for hidden state if the site has such state."""
         number = _number(site)
         if number not in self._known and len(self._known) < SITES_MAX:
             self._known[number] = site
         return number
 
     def __getitem__(self, number: int) -> Site:
-        """Return the site with this number, whatever its flags are."""
+        """Return the site with this id, whatever the flags of the id are."""
         number &= ~_reader.SITE_ROWS
         other = number ^ _reader.SITE_STATEFUL
         return self._known.get(number) or self._known.get(other) or Site(f"site#{number:x}", -1, "other")

@@ -1,4 +1,4 @@
-"""The sizes that a worker's tables need, for all names, paths and sites that the worker used or was refused.
+"""The sizes that a worker's tables need for all names, paths and sites, both those that it used and those refused.
 
 Owns: the sizes of tables, from the worker's counters. Must not know: words, screens, other losses. Invariants: The
 sizes are computed together, because a full table hides what the other tables would have needed. A size is larger than
@@ -15,8 +15,8 @@ from brickd.shm import _reader
 from brickd.shm.ledger import Ledger
 from brickd.shm.segment_copy import CallPath, Reading
 
-# The limit for one enlargement of a table. A refused name, path or site is counted each time, so counts may be too
-# high.
+# The limit for one enlargement of a table. A name, path or site is counted each time it is refused, so counts may be
+# too high.
 TIMES_MAX = 16
 
 Table = Literal["names", "paths", "sites"]
@@ -39,8 +39,8 @@ class TableNeeds(NamedTuple):
 def table_needs(reading: Reading, ledger: Ledger) -> TableNeeds:
     """Return the sizes that have room for everything that was refused.
 
-    Without a name, a brick has no path and a kernel has no site. So the refused names need further rows in other
-    tables. A mark without a path has a name, as long as marks find names: while less than half of the table is used.
+    Without a name, a brick has no path and a kernel has no site. So refused names also need more rows in other tables.
+    A mark without a path has a name only if less than half of the table of names was used.
     """
     header, process = reading.header, reading.process
     rooms = {table: header[table] for table in _MOST}
