@@ -1,1 +1,1 @@
-"""The daemon: its loop, the segments that it drains, its process. This package knows nothing of the CLI."""
+"""The daemon: its loop, the segments that it drains, its process. This package does not know the CLI."""

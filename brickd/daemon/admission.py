@@ -1,8 +1,8 @@
 """The admission of segments: which files the daemon drains, and which it refuses.
 
-Owns: the lock on a file, the choice between copies, where the drain of a segment continues. Must not know: names, other
-threads, what happens to a segment later. Invariants: A refused file is closed. The totals of a worker are never drained
-twice, even if its segment was copied or an earlier daemon could not remove it.
+Owns: the lock on a file, the choice between copies, the position at which the drain of a segment continues. Must not
+know: names, other threads, what happens to a segment later. Invariants: A refused file is closed. The totals of a
+worker are never drained twice, even if its segment was copied or an earlier daemon could not remove it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Admission:
     def admit(self, file: str, now_ns: int, *, marks: bool) -> Attached | None:
         """Lock and open a file; None if there is nothing to drain in it. Raise SegmentRefused.
 
-        With `marks`, the worker is told to leave the segment for a daemon when the worker ends.
+        With `marks`, the file is marked, so that the worker leaves the segment for a daemon when the worker ends.
         """
         if len(self._attached) >= self._workers_max:
             reason = f"not drained: the limit of {self._workers_max:,} workers is reached (raise ulimit -n)"
@@ -91,7 +91,7 @@ class Admission:
                 raise SegmentRefused(segment.name, reason) from None
 
     def _require_original(self, segment: Segment, uuid: str) -> None:
-        """Refuse a file if another file with the same uuid is the original, or may be."""
+        """Refuse a file if another file with the same uuid is, or may be, the original."""
         known = self._memory.known.get(uuid)
         if (twin := self._attached.get(uuid)) is not None:
             self._judge_twins(segment, twin)
@@ -101,7 +101,7 @@ class Admission:
                     raise SegmentCopy(segment.name, name, known.file)
 
     def _judge_twins(self, segment: Segment, twin: Attached) -> NoReturn:
-        """Refuse one of two files with the same uuid, or both. The next look attaches the other one."""
+        """Refuse one of two files with the same uuid, or both. The next search for segments attaches the other one."""
         before, mine = twin.segment, segment
         files = [
             Twin(each.name, each.identifier, each.worker() is not None, each.activity()) for each in (before, mine)

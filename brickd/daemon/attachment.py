@@ -30,7 +30,7 @@ _COMPLEMENT = 2**64 - 1
 _LANES_KEPT = 64  # a dead worker with more lanes gets one lane, which is the sum of its lanes
 _BEGINNING = Cursor(0, 0, 0, 0, 0)
 # The limits for reading the rings of a dead worker: for each pass (copying this much takes 20 ms), and in total, as a
-# multiple of the file's memory. A ring has all its memory before its first record, so there is never more to read.
+# multiple of the file's memory. A ring gets all its memory before its first record, so there is never more to read.
 _LAST_BYTES, _LAST_TIMES = 64 * MIB, 4
 
 
@@ -49,14 +49,14 @@ class Attached:
     Attributes:
         took: the word of `brick_shm.h` that names the lost segment whose totals this segment has; 0 if there is none.
         activity: the segment's activity when it last changed, at `moved_ns`.
-        gaps: the number of gaps in the sequence of events that were already handled.
-        spares: further open descriptors of the same file; to close one of them would release the lock on the file.
+        gaps: how many gaps in the sequence of events were already handled.
+        spares: further open descriptors of the same file; closing one of them would release the lock on the file.
         heir: the segment in which the worker continues, because this segment was removed; both describe the same work.
         producer: receives the worker's checksums; None if they are dropped.
         wish: the last settings that were sent to the worker.
         epoch: the epoch word that the worker has; 0 if it has none.
         filtered_sites: the number of sites when the wish was applied to them; -1 if some had no name yet.
-        reported: the ration that the last event about this segment named.
+        reported: the ration in the last event about this segment.
         last_bytes: the number of bytes read from the rings since the worker died.
     """
 
@@ -139,8 +139,8 @@ class Attached:
         number = self.segment.process()["sites"]
         names, sites = self.segment.tables()
         entries = [names[row[0]] if row is not None and row[0] < len(names) else None for row in sites]
-        # A site may have no name yet. Then all sites are checked again, because a new name does not change their
-        # number.
+        # A site may have no name yet. Then all sites are checked again, because a new name does not change how many
+        # sites there are.
         self.filtered_sites = -1 if None in entries else number
         return left_out([None if entry is None else entry[0] for entry in entries], patterns)
 
@@ -161,7 +161,7 @@ class Attached:
         return False
 
     def moved(self, now_ns: int) -> bool:
-        """Note activity since the last look; return whether any details were read."""
+        """Note activity since the last call; return whether any details were read."""
         drain = self.drain
         activity = drain.activity if self.detailed else self._activity()
         if activity != self.activity:
@@ -240,7 +240,7 @@ class Attached:
         return False
 
     def last_reading(self) -> Reading:
-        """Return the last reading with deferred work. Mark all rings in it as read."""
+        """Return the last reading with deferred work. In this reading, all rings are marked as read."""
         cursors = [Cursor(*cursor) for cursor in self.drain.cursors()]
 
         def closed(lane: _reader.Lane, cursor: Cursor) -> tuple[_reader.Lane, _reader.Consumer]:

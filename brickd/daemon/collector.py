@@ -15,7 +15,7 @@ signals, the time of day. A tick has these steps, in this order:
 
 Invariants: Ring room is freed and segments are removed only after the checkpoint contains their data. A daemon may end
 at any point of a step, and the next daemon loses nothing. An invalid segment affects no other segment. Memory is
-limited, and data above a limit is added up or refused, and reported.
+limited, and data above a limit is merged or refused, and this is reported.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from brickd.state.daemon_state import Memory
 STILL_NS = 5 * SECOND
 KEEP_NS, JUDGE_NS = SECOND, IDLE_NS
 LOOK_NS = 5 * SECOND
-# After the files were listed, the next listing waits this many times as long as the listing took. So listings take at
-# most 2 % of the loop's time. Another user may put 100,000 files into the directory; listing them takes 0.05 s (0.4 s
-# the first time).
+# The time between two listings of the files is this many times the duration of a listing. So listings take at most 2 %
+# of the loop's time. Another user may put 100,000 files into the directory; listing them takes 0.05 s (0.4 s the first
+# time).
 LOOK_RESTS = 50
 # How long one tick may drain. What remains waits for the next tick. In this time, 40,000 events per second fill a ring
 # of the usual size.
@@ -64,7 +64,7 @@ class Collector:
     Attributes:
         passes: reads the rings.
         watch: compares fingerprints; None if they are not compared.
-        trouble: why the checkpoint cannot be saved now, or "".
+        trouble: why the checkpoint cannot be saved now; "" if it can.
         ending: set by another thread; then the loop leaves long work to the next daemon.
     """
 
@@ -112,7 +112,7 @@ class Collector:
             self._look_due = True
         if asked:
             self._look_due, self._look_again_ns = True, now_ns
-        # A reader may have opened a file that is not attached. To close that file would release this daemon's lock on
+        # A reader may have opened a file that is not attached. Closing that file would release this daemon's lock on
         # it. So files are attached only while nothing reads. Reads are short; if they overlap for two intervals, wait
         # for them.
         if (
@@ -135,12 +135,11 @@ class Collector:
             self.keep(now_ns)
         self.roster.close(_TURN_SECONDS)
         elapsed_ns, self._drained_ns = now_ns - self._drained_ns, now_ns
-        # Deferred work needs a second pass. While more deferred work arrives, the next tick makes that pass.
+        # Deferred work needs a second pass. While more deferred work arrives, the next tick makes the second pass.
         hurried = bool(self.passes.unsettled or self._to_judge) or self._look_due or self.directory.waits
         return rest(fill, elapsed_ns, hurried=hurried, spans=self.roster.wants_spans)
 
     def _for_a_tick(self) -> Callable[[], bool]:
-        """Return a function that says whether this tick has time left."""
         until_ns = self._clock() + TICK_NS
         return lambda: self._clock() < until_ns and not self.ending.is_set()
 
@@ -226,7 +225,7 @@ class Collector:
         with self.roster.lock:
             for each in self.roster.attached.values():
                 each.known.cursors = each.cursors()
-            # A watch with unfinished work must look again, even if no record arrives.
+            # A watch with unfinished work must run again, even if no record arrives.
             self._unsaved.dirty = self.watch is not None and self.watch.waits
             self._unsaved.urgent = False
             memory = self.memory.copy()
@@ -299,5 +298,5 @@ class Collector:
         self.roster.close(_TURN_SECONDS)
 
     def change(self) -> None:
-        """Note that the memory was changed by another thread, under the lock, so that it is saved at once."""
+        """Note that another thread changed the memory (under the lock), so that it is saved immediately."""
         self._unsaved.dirty = self._unsaved.urgent = True

@@ -50,7 +50,7 @@ class Daemon(LiveWorld):
 
     Attributes:
         shelf: the recordings of the daemon.
-        metrics: makes pages of metrics; None: nothing asks for them.
+        metrics: makes pages of metrics; None if nothing requests them.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class Daemon(LiveWorld):
         recorder.end("asked")
 
     def lives(self, names: tuple[str, ...]) -> bool:
-        """Whether a worker with one of these names is drained; without names, whether any worker is."""
+        """Whether a worker with one of these names is drained; without names, whether any worker is drained."""
         roster = self._collector.roster
         with roster.lock:
             return any(each.is_of(names) for each in roster.drained())

@@ -15,8 +15,8 @@ from brickd.shm import _reader
 from brickd.shm.memory_budget import MIB
 
 # The most that a tick reads from the segments of one user. A tick starts when the fullest ring is a quarter full. If
-# all rings are, 64 workers with 8 threads each and rings of the usual size have 64 MiB, which takes 30 ms to copy and
-# add up.
+# all rings are a quarter full, 64 workers with 8 threads each and rings of the usual size have 64 MiB, which takes 30
+# ms to copy and add up.
 TICK_BYTES = 256 * MIB
 # After each piece of this size, a tick checks whether there is time for another piece. Events take longer than other
 # bytes: a piece that has only events takes up to 0.1 s.
@@ -24,7 +24,7 @@ PIECE_BYTES = 4 * MIB
 
 
 class DrainResult(NamedTuple):
-    """The result of a pass for one segment: its events, or the reason for its refusal."""
+    """The result of a pass for one segment: the events, or why the segment was refused."""
 
     each: Attached
     events: bytes | None
@@ -45,7 +45,7 @@ class DrainTurns:
         return {each: each.drain.read for each in self.order}
 
     def arrange(self) -> None:
-        """Put cheap segments first, by how much was read from each segment since the last arrangement."""
+        """Put cheap segments first. The cost of a segment is how much was read from it since the last arrangement."""
         ticks, self._ticks = max(self._ticks, 1), 0
         before, self._read = self._read, self._read_now()
         took = {each: (now - before[each]) // ticks for each, now in self._read.items()}
@@ -74,6 +74,6 @@ class DrainTurns:
             self._turn(reached)
 
     def _turn(self, reached: int) -> None:
-        """Put unreached segments first, but after the cheap segments if all cheap ones were reached."""
+        """Put unreached segments first; but if all cheap segments were reached, put the cheap ones before them."""
         light = self._light if self._light <= reached else 0
         self.order[light:] = self.order[reached:] + self.order[light:reached]

@@ -1,8 +1,8 @@
 """The sampling epoch: a number on all control pages. Workers use it to choose the steps to record.
 
-Owns: when the epoch changes, and its distribution to all workers. Must not know: how a step is chosen
-(`agent/src/writer/draw.h`). Invariants: All workers get a new epoch in one call. A new worker gets the epoch of the
-others. A daemon that ends removes the epoch. A worker whose control page cannot be written uses its own clock.
+Owns: when the epoch changes, and how it is distributed to all workers. Must not know: how a step is chosen
+(`agent/src/writer/draw.h`). Invariants: All workers get a new epoch in one call. A new worker gets the current epoch. A
+daemon that ends removes the epoch. A worker whose control page cannot be written uses its own clock.
 """
 
 from __future__ import annotations

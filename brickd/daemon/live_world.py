@@ -114,19 +114,19 @@ class LiveWorld:
         return self._usages.laid_over(self._found())
 
     def window(self, found: Survey, of: Sequence[Worker], length_ns: int) -> Window | None:
-        """Return the work of these workers in the last `length_ns`; None if unknown."""
+        """Return the work of these workers in the last `length_ns` nanoseconds; None if unknown."""
         return self._windows.over(of, time.monotonic_ns(), length_ns)
 
     def at_ns(self) -> int:
-        """Return the time of the survey, since 1970."""
+        """Return when the survey was made, since 1970."""
         return time.time_ns()
 
     def day(self, began_ns: int, ended_ns: int) -> DaySlot | None:
-        """Return what services did in a time of the last two days; None: unknown."""
+        """Return the work of services in a period of the last two days; None if unknown."""
         return None if self._day is None else self._day.between(began_ns, ended_ns)
 
     def day_slots(self, began_ns: int, ended_ns: int, *, work: bool) -> Iterator[DaySlot]:
-        """Return the slots of a time of the last two days."""
+        """Return the slots of a period of the last two days."""
         return iter(()) if self._day is None else self._day.slots(began_ns, ended_ns, work=work)
 
     def stragglers(self) -> StragglerVerdict:
@@ -164,7 +164,6 @@ class LiveWorld:
         return self._weighing.judged(found.workers)
 
     def _used(self) -> Survey:
-        """Return the survey, with a new measurement of the processes."""
         found = self._found()
         self._usages.look(found, time.monotonic_ns())
         return self._usages.laid_over(found)

@@ -22,7 +22,7 @@ from brickd.daemon.collector import LOOK_NS, Collector
 from brickd.model.event_log import LogEvent
 from brickd.shm import _reader
 
-# The longest time that a thread waits for the Python interpreter. The time is short, so that the loop is on time.
+# The longest time that a thread waits for the Python interpreter. It is short, so that ticks are on time.
 _SWITCH_SECONDS = 0.001
 _AFTER_A_DEFECT_SECONDS = 1.0  # the wait after a defect, which may be permanent
 _TICK_SECONDS = 5.0  # how long a caller waits for a tick; only a loop that hangs takes longer

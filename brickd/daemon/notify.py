@@ -2,8 +2,8 @@
 
 Owns: the document, the queues, when to retry, the counts, the events of failures. Must not know: how a document reaches
 a target, which changes of a problem are sent. Invariants: Queueing a document never waits. A queue is bounded, and
-documents without room are counted. If a target fails, this is logged once until the target works again. Each target
-gets one document at a time, in order.
+documents for which there is no room are counted. A failing target is logged once, and not again until the target has
+worked again. Each target gets one document at a time, in order.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Channel:
         self._thread.start()
 
     def end(self) -> None:
-        """Stop delivering. Wait briefly for the current delivery."""
+        """Stop delivering. Wait a short time for the end of the current delivery."""
         self._ending.set()
         self._target.cancel()
         with contextlib.suppress(queue.Full):
@@ -146,7 +146,7 @@ class Channel:
         return self._target.send(item.body)
 
     def _settle(self, problem: str | None) -> None:
-        """Log once that the target fails, and once that it works again."""
+        """Log when the target begins to fail, and when it works again."""
         was, self._problem = self._problem, problem
         if self._ending.is_set() or (was is None) == (problem is None):
             return
@@ -157,7 +157,7 @@ class Channel:
 
 
 class Notifier:
-    """All targets of a daemon. There may be none."""
+    """The targets of a daemon, if it has any."""
 
     def __init__(self, targets: Sequence[Target], prefix: str, log_event: LogEvent) -> None:
         self._prefix = prefix
@@ -170,7 +170,7 @@ class Notifier:
             each.start()
 
     def end(self) -> None:
-        """Stop all targets. A target that hangs is not waited for."""
+        """Stop all targets. The daemon does not wait for a target that hangs."""
         for each in self._channels:
             each.end()
 

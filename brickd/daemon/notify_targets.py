@@ -236,7 +236,6 @@ class UrlTarget:
         self._shut()
 
     def _shut(self) -> None:
-        """Shut down the connection of the current delivery."""
         of = self._socket
         if of is not None:
             with contextlib.suppress(OSError):  # ssl's shutdown is not used, because plain text would be sent after it

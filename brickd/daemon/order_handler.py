@@ -1,7 +1,7 @@
 """Carries out orders from the API: changes settings and thresholds, makes workers read weights, drops totals.
 
-Owns: the locks, and the order in which a change reaches the state, the workers and the log. Must not know: HTTP, what a
-recording is. Invariants: Every method may be called from any thread. The next checkpoint contains a change.
+Owns: the locks, and the sequence in which a change reaches the state, the workers and the log. Must not know: HTTP,
+what a recording is. Invariants: Every method may be called from any thread. A change is in the next checkpoint.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class OrderHandler:
         self._survey, self._wake, self._log_event = survey, wake, log_event
 
     def set(self, order: Setting) -> Obeyed:
-        """Set what the workers of a service record, now and later; return how many workers obey."""
+        """Set what the workers of a service record, now and later; return how many workers got the setting."""
         assert order.service is not None
         memory, roster = self._collector.memory, self._collector.roster
         with roster.reading, roster.lock:
@@ -77,7 +77,7 @@ class OrderHandler:
         return self.thresholds
 
     def take_thresholds(self, thresholds: Thresholds) -> None:
-        """Use these thresholds from now on, and save them."""
+        """Save these thresholds, and use them from now on."""
         with self._collector.roster.lock:
             self._collector.memory.thresholds = thresholds
             self._collector.change()

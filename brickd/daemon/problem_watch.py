@@ -1,7 +1,7 @@
 """The daemon's problem book: snapshots update it, requests silence problems in it, changes become events.
 
 Owns: when the book is updated, which of its changes are events, requests to silence a problem. Must not know: how a
-problem is found, how it is shown, where alarms go. Invariants: A change of the book is saved at once. Snapshots and
+problem is found, how it is shown, where alarms go. Invariants: A change of the book is saved immediately. Snapshots and
 requests never overwrite each other's changes.
 """
 
@@ -24,7 +24,7 @@ from brickd.query.orders import Silencing
 from brickd.state.daemon_state import Memory
 from brickd.views.problems import Seen, living, problems
 
-# The kinds of problems whose start becomes an event here. Another module already logs the start of other kinds.
+# The kinds of problems whose start becomes an event here. For all other kinds, another module already logs the start.
 _REPORTED_HERE = ("lost", "unread")
 
 

@@ -1,8 +1,8 @@
 """The resource use of the workers' processes.
 
-Owns: which process belongs to a worker, which values are read, over which time. Must not know: what workers record,
-screens. Invariants: A process that no longer belongs to a worker is not shown. A value that cannot be read is None,
-never a number.
+Owns: which process belongs to a worker, which values are read, the time over which usage is measured. Must not know:
+what workers record, screens. Invariants: A process that no longer belongs to a worker is not shown. A value that cannot
+be read is None, never a number.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ class Scheduled(NamedTuple):
 
 
 class _Look(NamedTuple):
-    """The values read from a process."""
-
     process: psutil.Process
     now_ns: int
     cpu_ns: int
@@ -92,7 +90,6 @@ class Usages:
 
 
 def _percent(before: _Look, now: _Look) -> float | None:
-    """Return the use of one processor between two measurements."""
     elapsed_ns = now.now_ns - before.now_ns
     return round(100 * (now.cpu_ns - before.cpu_ns) / elapsed_ns, 2) if elapsed_ns > 0 else None
 
@@ -117,7 +114,7 @@ def scheduled(pid: int, root: Path = _PROCESSES) -> dict[int, Scheduled] | None:
 
 
 def _parts(before: _Look | None, now: _Look) -> tuple[float | None, float | None]:
-    """Return for which fraction of the time between two measurements the threads ran, and waited."""
+    """Return for which fractions of the time between two measurements the threads ran and waited."""
     elapsed_ns = 0 if before is None else now.now_ns - before.now_ns
     if before is None or before.threads is None or now.threads is None or elapsed_ns <= 0:
         return None, None
@@ -130,7 +127,7 @@ def _parts(before: _Look | None, now: _Look) -> tuple[float | None, float | None
 
 
 def _throttled(before: _Look | None, now: _Look) -> float | None:
-    """Return for which fraction of the time the control group was throttled, over all processors."""
+    """Return for which fraction of the time the control group was throttled, summed over all processors."""
     if before is None or before.throttled_ns is None or now.throttled_ns is None or now.now_ns <= before.now_ns:
         return None
     return min(1.0, max(0, now.throttled_ns - before.throttled_ns) / (now.now_ns - before.now_ns))

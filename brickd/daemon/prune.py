@@ -1,9 +1,9 @@
 """The removal of segments that are no longer needed.
 
 Owns: the evidence on which a segment is removed. Must not know: terminals. Invariants: A file is removed only if it
-belongs to this user, its worker's lock is free, it has no consumer, and it did not change for five seconds. Pids do not
-matter. Only the very file that was judged is removed, not another file with its name. A segment is removed only if a
-record of it was written.
+belongs to this user, its worker's lock is free, it has no consumer, and it did not change for five seconds. Pids are
+not used as evidence. Only the file that was judged is removed, and no other file that has taken its name. A segment is
+removed only if a record of it was written.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ def prune(
     uuids: Collection[str] | None = None,
     prefix: str | None = None,
 ) -> Outcome:
-    """Find the segments of dead workers, watch them, and remove or only report them.
+    """Find the segments of dead workers, watch them, then remove or only report them.
 
     Args:
         remove: whether to remove the segments.
         wait: waits a number of seconds; it is called once, if there is a segment to watch.
-        refused_too: also take files with a segment's name that are not valid segments, or have another format.
+        refused_too: include files that have the name of a segment but are invalid or have another format.
         uuids: the uuids of the workers; None for all workers.
         prefix: the prefix of the files' names; None for the configured prefix.
     """

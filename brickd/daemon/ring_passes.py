@@ -1,8 +1,8 @@
 """The passes over the rings of all segments.
 
-Owns: what each pass drains, and that the worker's deferred work, the sources and the comparison get all of it. Must not
-know: when a pass is due, how the memory is saved, which workers are dead. Invariants: An invalid segment affects no
-other segment. If a pass does not reach all segments of a worker, it settles nothing of that worker.
+Owns: what each pass drains, and its complete delivery to the workers' deferred work, the sources and the comparison.
+Must not know: when a pass is due, how the memory is saved, which workers are dead. Invariants: An invalid segment
+affects no other segment. If a pass does not reach all segments of a worker, it settles no deferred work of this worker.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Unsaved:
 
     Attributes:
         dirty: the memory must be saved at the next regular time.
-        urgent: the memory must be saved at once.
+        urgent: the memory must be saved immediately.
     """
 
     dirty: bool = False
@@ -41,13 +41,13 @@ class RingPasses:
 
     Attributes:
         drains: the drains of the next pass.
-        unsettled: the segments whose deferred work another pass may change.
+        unsettled: the segments with deferred work that another pass may change.
     """
 
     def __init__(self, roster: Roster, unsaved: Unsaved) -> None:
         self._roster, self._unsaved = roster, unsaved
-        # What each pass drains, until segments come or go. The passes are prepared only once, because at each pass the
-        # processor's caches are cold, and looking at a segment costs more than draining it.
+        # What each pass drains; valid until a segment is added or removed. The passes are prepared only once, because
+        # at each pass the processor's caches are cold, and looking at a segment costs more than draining it.
         self._turns: list[DrainTurns] = []  # the turns of each user
         self.drains: list[_reader.Drain] = []
         self.unsettled: set[Attached] = set()
@@ -102,7 +102,6 @@ class RingPasses:
             self._unsaved.dirty = True
 
     def _settle(self) -> None:
-        """Settle the deferred work that this pass or the last pass has brought."""
         self._unsaved.dirty = True
         partly = {each.owner for each in self._drained() if not each.drain.complete}
         partly |= {each.owner for turns in self._turns for each in turns.unreached}
@@ -113,7 +112,7 @@ class RingPasses:
                 self.unsettled.discard(each)
 
     def publish(self, *, events: bool) -> None:
-        """Return the slots that were read to the workers; `events`: whether to return those of event rings too."""
+        """Give the slots that were read back to the workers; `events`: give back those of event rings too."""
         self._group()
         writes = _reader.tails(self.drains, events)
         if not writes or not (failed := _reader.write_all(writes)):

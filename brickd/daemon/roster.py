@@ -1,9 +1,9 @@
-"""The drained workers: they start, get names, die, and stay known.
+"""The drained workers: their start, their names, their death, and what remains of them.
 
 Owns: the attached segments. The state has each worker once: as known while its segment exists, and as gone afterwards.
 Must not know: rings, when steps are due, how the state is saved. Invariants: A segment is removed only if the saved
 state has its totals. A worker whose segment was lost is counted in the segment in which it continues. A segment is
-closed only while no other thread reads, because closing it releases every lock on it.
+closed only while no other thread reads it, because closing a file releases every lock on it.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Roster:
 
     Attributes:
         attached: the segments, by uuid.
-        rings: the rings that are recorded; None without a recording.
+        rings: receives the rings that are recorded; None without a recording.
         changed: whether a segment came or went since this was last set to False.
         lock: protects the state and this object; it is held only briefly.
         reading: held while segments are read.
-        crowded: whether there are more totals of gone workers than the limits allow, which must still be added up.
+        crowded: whether there are more totals of gone workers than the limits allow, so that some must be merged.
         stays: whether workers that end cleanly leave their segments, even while no daemon drains them.
     """
 
@@ -158,7 +158,7 @@ class Roster:
         memory = self.memory
         memory.supersede({each.lost})
         for gone in [gone for gone in memory.gone if each.has_taken(gone)]:
-            # The worker is not dead, it had only lost its lock.
+            # The worker is not dead; it only lost its lock.
             before = memory.gone.pop(gone)
             each.known.deferred.absorb(lifted(before.reading))
             each.known.name = each.known.name or before.name
@@ -235,7 +235,7 @@ class Roster:
 
     @contextmanager
     def isolating(self, each: Attached) -> Iterator[None]:
-        """Give up a segment after any error, so that the records of the other segments are still taken."""
+        """Give up a segment after any error, so that the records of the other segments are not lost."""
         try:
             yield
         except SegmentRefused as error:
@@ -255,7 +255,7 @@ class Roster:
         return uncounted((each for each in new if each.uuid not in self.attached), shown, (), ())
 
     def remove_read(self, now_ns: int, goes_on: Callable[[], bool]) -> bool:
-        """Remove saved segments, and add up the oldest totals; return whether there were any."""
+        """Remove saved segments, and merge the oldest totals; return whether anything was removed or merged."""
         for each in self.attached.values():
             if each.stage is Stage.READ:
                 try:
@@ -264,7 +264,7 @@ class Roster:
                     self.memory.bury(each.uuid)
                 self._let_go(each)
         with self.lock:
-            # Totals are added up last, because afterwards a segment that still exists is not recognised by its uuid.
+            # Totals are merged last: after a merge, a segment that still exists is no longer recognised by its uuid.
             oldest = retained_workers.beyond_limits(self.memory.gone)
             added = 0
             for uuid in takewhile(lambda _: goes_on(), oldest):

@@ -37,7 +37,7 @@ class Saver:
         self.close_clients: Callable[[], None] = lambda: None
 
     def restore(self) -> None:
-        """Create a removed runtime directory again; raise DaemonRefused if that fails."""
+        """If the runtime directory was removed, create it again; raise DaemonRefused if that fails."""
         if self._home.restore(self._memory.prefix):
             self._log_event("restored", "the runtime directory was removed, and the daemon created it again")
 
@@ -68,7 +68,7 @@ class Saver:
     def _keep_weights(self) -> None:
         """Save the weights before the checkpoint that counts them; drop the weights of forgotten workers."""
         self._weights.retain(self._memory.known.keys() | self._memory.gone.copy().keys())
-        # If the weights were only read again, without a change, a lost file loses only the time of the last reading.
+        # If the weights were read again without a change, the loss of the file loses only the time of the last reading.
         late = self._memory.closed or time.monotonic_ns() - self._kept_ns >= _READ_AGAIN_NS
         if self._weights.news != self._news or (late and self._weights.changes != self._kept):
             self._home.keep_weights(codec.encode(self._memory.prefix, self._weights))

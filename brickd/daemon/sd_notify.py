@@ -1,7 +1,7 @@
 """Messages to the service manager that started the daemon: systemd's notify protocol.
 
-Owns: the words of the protocol and its environment variables. Must not know: the work of a daemon. Invariants: Without
-a manager, nothing is sent. If a manager has ended or is slow, only its message is lost. Keep-alives are sent only while
+Owns: the words of the protocol and its environment variables. Must not know: what a daemon does. Invariants: Without a
+manager, nothing is sent. If a manager has ended or is slow, only its message is lost. Keep-alives are sent only while
 the loop runs.
 """
 
@@ -34,7 +34,7 @@ class Manager:
         self._send("STOPPING=1", "STATUS=ending", wait=_PATIENCE_SECONDS)
 
     async def watch(self, still_ns: Callable[[], int]) -> None:
-        """Send keep-alives from this event loop while the daemon's loop makes rounds (`still_ns`)."""
+        """Send keep-alives from this event loop while the daemon's loop runs (`still_ns`: how long it has not)."""
         if self.every_ns is None:
             return
         while True:

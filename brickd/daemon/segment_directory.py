@@ -2,8 +2,8 @@
 
 Owns: the state of files that are not drained, and when they are tried again. Must not know: the worker of a file, the
 content of a file. Invariants: An invalid file affects no other file. An invalid file is opened once, reported once, and
-tried again only if another file gets its name, or if the original of a copy is removed. An unpublished file is tried
-less often after some time.
+tried again only if another file gets its name, or if the original of a copy is removed. A file that stays unpublished
+is tried less often after some time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Quarantined:
     refused: SegmentRefused
 
     def is_still(self, identifier: Identifier, there: Container[Identifier]) -> bool:
-        """Whether the file need not be tried again; `identifier` is that of the file that has the name now."""
+        """Whether the file need not be tried again; `identifier` belongs to the file that has the name now."""
         if isinstance(self.refused, SegmentCopy) and self.refused.original not in there:
             return False
         return self.identifier == identifier and not isinstance(self.refused, SegmentUndrained)
@@ -52,8 +52,6 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True)
 class _Unpublished:
-    """A file that its worker has not published yet."""
-
     identifier: Identifier
     since_ns: int
     looked_ns: int
@@ -65,8 +63,8 @@ class Directory:
     Attributes:
         quarantined: the quarantined files, by name.
         others: the owners of other users' files.
-        waits: whether to look again soon, because a file is not published yet.
-        starved: whether the last look ran out of file descriptors.
+        waits: whether to search again soon, because a file is not published yet.
+        starved: whether the last search ran out of file descriptors.
     """
 
     def __init__(
@@ -102,8 +100,8 @@ class Directory:
         Args:
             now_ns: a monotonic time.
             ours: the drained segments; a renamed segment gets its new name.
-            attach: drains a file, or raises the reason why it cannot.
-            goes_on: called before each file; False ends the look.
+            attach: begins to drain a file, or raises the reason why the file cannot be drained.
+            goes_on: called before each file; False ends the search.
         """
         self.waits = self.starved = False
         try:

@@ -11,7 +11,7 @@ from brickd.base.units import SECOND
 
 IDLE_NS = SECOND  # an idle loop ticks this often
 
-# To check how full the rings are is cheap, but a tick has a fixed cost. So a tick starts when the fullest ring has this
+# Checking how full the rings are is cheap, but a tick has a fixed cost. So a tick starts when the fullest ring has this
 # fill, which is rare enough to be cheap and early enough to lose nothing.
 FILL_WANTED = 0.5
 FASTEST_NS, SLOWEST_NS = SECOND // 1000, SECOND // 25
@@ -27,8 +27,8 @@ class Rest(NamedTuple):
 
     Attributes:
         every_ns: the interval at which the loop checks whether a ring is full enough.
-        looks: the next tick is due after this number of checks.
-        enough: the fill of a ring at which a tick starts at once; at 0, any record starts a tick.
+        looks: the number of checks after which the next tick is due.
+        enough: the fill of a ring at which a tick starts immediately; 0: any record starts a tick.
     """
 
     every_ns: int
@@ -43,7 +43,7 @@ def rest(fill: float, elapsed_ns: int, *, hurried: bool, spans: bool) -> Rest:
         fill: the fill of the fullest ring in the last pass.
         elapsed_ns: the time between the starts of the previous pass and this pass.
         hurried: whether work waits for another pass.
-        spans: whether every span is recorded.
+        spans: whether each single span is recorded.
     """
     if not fill and not hurried:
         every_ns = REST_WITH_SPANS_NS if spans else REST_NS
