@@ -1,1 +1,1 @@
-"""The data sources of views: shared memory, a daemon, several at once. This package knows no views."""
+"""The data sources of views: shared memory, a daemon, several sources. This package does not know views."""

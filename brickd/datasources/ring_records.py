@@ -1,7 +1,7 @@
 """Reads the fingerprints, weights and sources that are now in the rings of segments.
 
-Owns: how these records are added to the state that an earlier daemon saved. Must not know: callers. Invariant: a
-refused segment adds nothing.
+Owns: how these records are added to the state that an earlier daemon saved. Must not know: who uses these records.
+Invariant: a refused segment adds nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ def opened(bytes_max: int = ALL_BYTES) -> Numerics:
 
 
 def _weights_left() -> Weights | None:
-    """Return the weights that a daemon saved; None if there are none, or if they cannot be read."""
     with contextlib.suppress(CheckpointRefused, OSError):
         content = state_file.content_of(runtime().weights)
         return None if content is None else codec.decode(segment_files.prefix(), content)
@@ -57,7 +56,7 @@ def recall(numerics: Numerics, compared: Compared | None, of: Sequence[Worker]) 
 
 
 def sources(of: Sequence[Worker], left: Sources | None) -> Sources:
-    """Return the sources that an earlier daemon saved, and those of the workers."""
+    """Return the sources that an earlier daemon saved, and those in the rings of the workers."""
     found = Sources() if left is None else left
     found.go_into(Filed(runtime().sources))
     for worker in of:

@@ -58,12 +58,12 @@ class WorldPart(NamedTuple):
     world: ComparableWorld
 
     def name(self, worker: str) -> str:
-        """Return the name of one of this world's workers among all worlds."""
+        """Return the name that one of this world's workers has among the workers of all worlds."""
         return f"{self.label}:{worker}" if self.label else worker
 
 
 class Gathered:
-    """Several worlds. Each of them is surveyed once."""
+    """Several worlds. Each world is surveyed once."""
 
     source: Source = "several"
 
@@ -79,7 +79,7 @@ class Gathered:
         )
 
     def _taken(self, number: int, worker: Worker, found: Survey) -> Worker:
-        """Return a copy of the worker with the name and the uuid that it has among all worlds."""
+        """Return a copy of the worker with the name and the uuid that it has among the workers of all worlds."""
         part, reading = self.parts[number], worker.reading
         now_ticks = reading.now_ticks
         if now_ticks is None and reading.header["clock"] in found.clocks:
@@ -91,7 +91,7 @@ class Gathered:
         return mine
 
     def survey(self) -> Survey:
-        """Return all workers of all worlds, at the time of the survey."""
+        """Return all workers of all worlds, as they were at the time of the survey."""
         return self._survey
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:

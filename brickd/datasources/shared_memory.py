@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def left_behind() -> tuple[Background, tuple[str, ...]]:
-    """Return what the checkpoint says about workers, and a note if the checkpoint cannot be read."""
+    """Return the checkpoint's state of workers, and a note if the checkpoint cannot be read."""
     try:
         memory = _memory()
     except (CheckpointRefused, OSError) as error:
@@ -60,7 +60,6 @@ _LOOKS_MAX = 3
 
 
 def _kept() -> tuple[int, int] | None:
-    """Return the inode and the modification time of the checkpoint."""
     try:
         status = runtime().checkpoint.stat()
     except OSError:
@@ -90,7 +89,7 @@ class SharedMemory:
         """Return None, because there is no earlier survey."""
 
     def at_ns(self) -> int:
-        """Return the time of the survey, since 1970."""
+        """Return when the survey was made, since 1970."""
         return time.time_ns()
 
     def day(self, began_ns: int, ended_ns: int) -> None:

@@ -1,7 +1,7 @@
 """The world of views: the protocol of a data source, and the status of a daemon.
 
-Owns: the methods that a view may call. Must not know: views, callers, implementations. Invariants: From the same
-workers, a view builds the same document in any world. Importing the protocol imports no implementation.
+Owns: the methods that a view may call. Must not know: views, callers, implementations. Invariants: A view builds the
+same document from the same workers, whichever world they come from. Importing the protocol imports no implementation.
 """
 
 from __future__ import annotations
@@ -34,14 +34,13 @@ class DaemonStatus(NamedTuple):
 
     Attributes:
         version: the version of brickd; None if it runs from a source tree.
-        started_ns: the start, since 1970; `uptime_ns` is by a monotonic clock.
+        started_ns: when the daemon started, since 1970; `uptime_ns` is measured by a monotonic clock.
         checkpoint_problem: why the last checkpoint failed; None if it succeeded.
-        loop_still_ns: the time since the last round of the loop.
-        broken: which state the daemon could not restore at its start; None if it restored all state, or if there was
-            none.
-        recording_problem: why the recording cannot be written; None if it can, or if there is no recording.
+        loop_still_ns: the time since the daemon's loop last ran.
+        broken: the state that the daemon could not restore when it started; None if it restored all state, or had none.
+        recording_problem: why the recording cannot be written; None if it can be written, or if there is no recording.
         notify: the counts of each target of alarms.
-        metrics_problem: why the file of metrics cannot be written; None if it can, or if there is none.
+        metrics_problem: why the file of metrics cannot be written; None if it can be written, or if there is none.
         build: the digest of the daemon's sources; None if unknown, as in a recording.
     """
 
@@ -106,7 +105,7 @@ class SegmentInside(Protocol):
         """Return the settings that the consumer requests from the worker."""
 
     def ring(self, lane: int, *, events: bool, newest: int) -> tuple[int, bytes]:
-        """Return the number of the first slot, and the slots: at least the `newest` available ones."""
+        """Return the position of the first slot, and the slots: at least the `newest` available ones."""
 
 
 class World(Protocol):
@@ -123,10 +122,10 @@ class World(Protocol):
         """Return all workers as they are at one moment."""
 
     def window(self, found: Survey, of: Sequence[Worker], length_ns: int) -> Window | None:
-        """Return the work of workers in the last `length_ns`, or since the oldest snapshot, if there is one."""
+        """Return the work of workers in the last `length_ns`, or since the oldest snapshot; None without snapshots."""
 
     def at_ns(self) -> int:
-        """Return the time of the survey, since 1970."""
+        """Return when the survey was made, since 1970."""
 
     def day(self, began_ns: int, ended_ns: int) -> DaySlot | None:
         """Return what services did in a time since 1970, as far as it is kept; None: unknown.
@@ -144,16 +143,16 @@ class World(Protocol):
         """Return the active alarms; None if workers are not watched."""
 
     def compared(self) -> Compared | None:
-        """Return the differences of workers and the coverage; None if they are not compared."""
+        """Return the differences of workers and the coverage; None if workers are not compared."""
 
     def problem_book(self) -> Book | None:
-        """Return the problems over time; None if they are not recorded."""
+        """Return the problems over time; None if no such history is kept."""
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
         """Return the available fingerprints of some workers of a survey."""
 
     def weights(self, of: Sequence[Worker]) -> Weights:
-        """Return the weights of workers. `numerics` also has the weights, but copies more."""
+        """Return the weights of workers. `numerics` returns the weights too, but it copies more."""
 
     def weighed(self, found: Survey) -> Sequence[WeightsVerdict]:
         """Return the verdicts on the weights of a survey's workers, for services that watch weights."""

@@ -1,6 +1,6 @@
 """The codec of a recording's chunk bodies: beginning, snapshots, weights, events and end.
 
-Owns: the form of the bodies: JSON with packed summaries; the body of weights ends with columns. Must not know: files,
+Owns: the format of the bodies: JSON with packed summaries; the body of weights ends with columns. Must not know: files,
 when data is written. Invariants: Decoding reverses encoding. An invalid body raises ValueError. A file stores names,
 paths and sites once for all readings that share them.
 """
@@ -46,7 +46,7 @@ class Beginning:
         began_at_ns: when the recording began, since 1970.
         version: the version of the brickd that wrote the file; None if it ran from a source tree.
         prefix: the prefix of the segments' names.
-        names: the names of the recorded workers and services; empty if all were recorded.
+        names: the names of the recorded workers and services; empty if all workers were recorded.
         spans: whether each span was recorded in detail.
         redacted: whether checksums, steps and positions have new keys, and values are omitted.
         values: whether the recording has statistics, sketches and the FNV-1a checksums of tensors.
@@ -64,7 +64,7 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class RecordingCounts:
-    """Counts of the items that were recorded, and of those that were not, by kind; `records` counts ring slots."""
+    """For each kind of item, how many were recorded and how many were not; `records` counts ring slots."""
 
     snapshots: int = 0
     events: int = 0
@@ -101,10 +101,10 @@ def event(of: Event) -> bytes:
 
 
 def tables(of: Snapshot, written: set[int]) -> bytes | None:
-    """Encode those names, paths and sites of a snapshot that are not written yet; None if all are written.
+    """Encode the names, paths and sites of a snapshot that are not in the file yet; None if all are.
 
-    The numbers of the encoded tables are added to `written`. If `written` is empty, the body starts new tables, and
-    later snapshots do not need earlier ones.
+    The ids of the encoded tables are added to `written`. If `written` is empty, the body starts new tables, and later
+    snapshots do not need earlier ones.
     """
     afresh = not written
     new = segment_codec.SharedTables.over([worker.reading for worker in of.survey.workers]).without(written)
@@ -231,7 +231,7 @@ def read_snapshot(body: bytes, at_ns: int, tables: segment_codec.SharedTables) -
 
 
 def read_usage(body: bytes, at_ns: int) -> Iterator[tuple[str, int, float | None, int]]:
-    """Decode only the resource use in the output of `snapshot`: worker, time, percent of a processor, bytes."""
+    """Decode only the resource use in the output of `snapshot`: worker, time, percent of one processor, memory."""
     with json_values.validating():
         for each in json_values.document(body, _reader.CHUNK_BYTES_MAX)["workers"]:
             if each["usage"] is not None:

@@ -1,9 +1,9 @@
-"""The complete checksums of a recording, in the form in which a drain returns them.
+"""The complete checksums of a recording, as a drain of rings would return them.
 
 Owns: how a checksum that is split between two chunks is joined, and the count of missing checksums. Must not know: the
 meaning of checksums, their sites. Invariants: Only complete checksums are returned, each once, in the order of its
-lane. Each file is read once for all workers. Whatever the files contain, memory holds one chunk, and at most a part of
-one record for each lane.
+lane. Each file is read once for all workers. Whatever the files contain, only one chunk is in memory, and for each lane
+at most a part of one record.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Lost:
         cut: the number of checksums that begin but do not end, because of a gap, damage, or the end of the last file.
         missing: the number of missing sequence numbers: events of any kind for which there was no room in a ring, in
             memory or on the disk, or that were damaged.
-        rejected: the number of invalid checksums, and of records that do not show where the next record begins.
+        rejected: the number of invalid checksums, plus that of records that do not show where the next record begins.
         until: the ticks of a checksum after all missing records; None if there is none.
     """
 
@@ -39,12 +39,12 @@ class Lost:
 
 @dataclass(slots=True)
 class _Lane:
-    """How far a lane was read.
+    """How far a lane has been read.
 
     Attributes:
         next: the position of the slot after the last slot.
         begun: the slots of an incomplete checksum.
-        last: the number of the last record.
+        last: the sequence number of the last record.
         torn: whether records are missing and no checksum has followed yet.
     """
 
@@ -60,7 +60,7 @@ class Checked:
 
     Attributes:
         lost: the missing records of each worker that has records, by uuid; complete after the iteration.
-        last: the number of the last record of any kind, by uuid and lane; complete after the iteration.
+        last: for each uuid and lane, the sequence number of the last record of any kind; complete after the iteration.
     """
 
     files: Sequence[FileIndex]
@@ -108,7 +108,7 @@ def _taken(lane: _Lane, found: RingRecords, lost: Lost) -> bytes:
     lost.rejected += rejected
     lane.torn |= bool(missing or rejected or lost.cut != cuts)
     if lane.torn and whole:
-        # If all missing records come before the first checksum, the ticks of that checksum count. Otherwise only the
+        # If all missing records come before the first checksum, the ticks of that checksum are used. Otherwise only the
         # ticks of the last checksum are certain to be later.
         is_ahead = not rejected and _number(slots, at * SLOT_BYTES, _SEQUENCE) == before + missing + 1
         last = 0 if is_ahead else _last(whole)

@@ -20,7 +20,7 @@ _PATIENCE = 100  # if a block changes more often than this while it is read, it 
 
 
 class ChunkHead(NamedTuple):
-    """The head of a chunk; `length` is that of the body, `number` is that of the chunk in the file."""
+    """The head of a chunk; `length` is the length of the body, `number` is the number of the chunk in the file."""
 
     offset: int
     kind: int
@@ -47,7 +47,7 @@ class Heads:
         self._file, self._key = file, key
 
     def next(self, end: End) -> ChunkHead | None:
-        """Return the next head, from `end.at` on, whose body is within the file; None if there is no more."""
+        """Return the first head at or after `end.at` whose body is within the file; None if there is none."""
         file = self._file
         block, patience = file.read(end.at, _HEAD), _PATIENCE
         while (head := self._find(end.at, block)) is None or head.end > file.size:

@@ -1,8 +1,8 @@
 """The chunks of a recording, read from its file.
 
-Owns: which chunks of a file are valid, and the report on the others. Must not know: the meaning of chunks. Invariants:
-A returned chunk is unchanged. `Form.end` reports missing data with the position. Whatever the file contains, and
-however it changes during the reading, there is no other effect. Memory never has more than one chunk.
+Owns: which chunks of a file are valid, and the report on invalid ones. Must not know: the meaning of chunks.
+Invariants: A returned chunk is unchanged. `Form.end` reports missing data with the position. Nothing else happens,
+whatever the file contains and however it changes while it is read. At most one chunk is in memory.
 
 brickd/reader/core/recording_format.h describes the format of the file.
 """
@@ -50,7 +50,7 @@ class RingRecords(NamedTuple):
     """Slots of one ring, unchanged.
 
     Attributes:
-        worker: the number of the worker in the recording.
+        worker: the id of the worker in the recording.
         events: whether the ring is the event ring of the lane.
         inside: the number of leading slots that belong to an earlier record, or to no record.
         first: the position of the first slot.
@@ -66,10 +66,10 @@ class RingRecords(NamedTuple):
 
 
 class Form:
-    """An open file of a recording; `end` says how its last complete reading ended."""
+    """An open file of a recording; `end` describes how its last complete reading ended."""
 
     def __init__(self, file: RecordingBytes) -> None:
-        """Read the title, and own the file; raise RecordingRefused if the title is invalid."""
+        """Take over the file and read the title; raise RecordingRefused if the title is invalid."""
         self.path = file.path
         self.end = End()
         self._file = file
@@ -165,7 +165,7 @@ class Form:
 
 
 def open_recording(path: str, reads: Reads = unreported) -> Form:
-    """Open a file of a recording; this raises the errors of `open_file` and of `Form`."""
+    """Open a file of a recording; raise the errors of `open_file` and of `Form`."""
     file = open_file(path, reads)
     try:
         return Form(file)

@@ -1,7 +1,7 @@
 """A report on reading a recording.
 
-Owns: the damaged and missing parts, and the words for them. Must not know: files, the meaning of chunks. Invariants:
-All missing data is reported. The lists of positions and kinds are limited, and what exceeds a limit is counted.
+Owns: the damaged and missing parts, and their description. Must not know: files, the meaning of chunks. Invariants: All
+missing data is reported. The lists of positions and kinds are limited, and what exceeds a limit is counted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Damage(NamedTuple):
 
 
 class DroppedChunks(NamedTuple):
-    """The data for which the file had no room: chunks, the bytes of their bodies, and ring slots."""
+    """How much data the file had no room for: chunks, bytes of the chunks' bodies, and ring slots."""
 
     chunks: int
     bytes: int
@@ -41,11 +41,11 @@ class End:
 
     Attributes:
         at: all valid data before this byte was read.
-        ended: whether the writer closed the file; if not, `why` says why the data ends at `at`.
+        ended: whether the writer closed the file; if not, `why` tells why the data ends at `at`.
         damages: the first damaged ranges; `damages_more` counts the others.
         missing: the number of chunks that are known to be missing.
-        skipped: the number of chunks of each unknown kind; `skipped_more` counts those of further kinds.
-        refused: the data for which there was no room, if the writer closed the file.
+        skipped: the number of chunks of each unknown kind; `skipped_more` counts the chunks of further unknown kinds.
+        refused: how much data there was no room for, if the writer closed the file.
     """
 
     at: int = 0

@@ -26,7 +26,7 @@ def unreported(path: str, at: int, of: int) -> None:
 
 
 class RecordingBytes:
-    """An open file, with its descriptor; `trouble` says why bytes could not be read, or is ""."""
+    """An open file, with its descriptor; `trouble` tells why bytes could not be read, or is ""."""
 
     def __init__(self, path: str, fd: int, reads: Reads = unreported) -> None:
         self.path = path
@@ -71,7 +71,7 @@ class RecordingBytes:
 
 
 def open_file(path: str, reads: Reads = unreported) -> RecordingBytes:
-    """Open a file. Raise RecordingRefused if it is no recording, NotPermitted if this user may not read it."""
+    """Open a file. Raise RecordingRefused if it is not a recording, NotPermitted if this user may not read it."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except PermissionError as error:

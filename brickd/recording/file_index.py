@@ -1,9 +1,9 @@
 """The index of one file of a recording.
 
-Owns: which chunk bodies are valid, the report on the others, which events are kept, which tables apply at a position.
+Owns: which chunk bodies are valid, the report on invalid ones, which events are kept, which tables apply at a position.
 Must not know: other files, views. Invariants: An invalid chunk is reported with its position and affects no other
-chunk. Memory does not grow with the file: it has the newest events, and the positions of the last few snapshots, of
-sources and of the weights, but no records.
+chunk. Memory use does not grow with the file: in memory are the newest events, and the positions of the last few
+snapshots, of sources and of the weights, but no records.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from brickd.shm import _reader, segment_codec
 
 _SOURCES_MAX = 4_096
 _LAST = SLOTS + 2  # the number of snapshots that a window needs, and a spare one
-# The limit of chunks of tables. A writer starts new tables every minute, and adds at most one chunk for each snapshot.
+# The limit of chunks of tables. A writer starts new tables every minute, and writes at most one such chunk per
+# snapshot.
 _TABLES_MAX = 64
 _TABLES_BYTES_MAX = 2 * _reader.CHUNK_BYTES_MAX
 
@@ -55,7 +56,7 @@ class FileIndex:
 
     @property
     def end(self) -> End:
-        """The report on the reading of the file, which also has invalid chunks that were found later."""
+        """The report on the reading of the file. It includes invalid chunks that were found later."""
         return self.form.end
 
     def _take(self, chunk: Chunk) -> None:
@@ -143,9 +144,9 @@ class FileIndex:
                 yield uuid, found
 
     def _whose(self, uuids: Set[str]) -> dict[int, str]:
-        """Return the uuid of each number.
+        """Return the uuid of each worker id.
 
-        A file without room may name a worker only after the worker's first records.
+        If a file was short of room, it may name a worker only after the worker's first records.
         """
         whose: dict[int, str] = {}
         for chunk in self.form.only(_reader.CHUNK_WORKERS):
@@ -224,7 +225,7 @@ class RecordedEvents:
 
 
 class _Tables(NamedTuple):
-    """The tables of a chunk of `size` bytes; `afresh`: whether they need no earlier tables."""
+    """The tables of a chunk of `size` bytes; `afresh`: whether they are complete without earlier tables."""
 
     tables: segment_codec.SharedTables
     afresh: bool
@@ -237,7 +238,7 @@ _NO_TABLES = segment_codec.SharedTables({}, {}, {})
 class NameTables:
     """The names, paths and sites at each position of a file; `refuse` is called for invalid chunks.
 
-    Memory has only the tables of the last few generations, even if a file has many generations.
+    Only the tables of the last few generations are in memory, even if a file has many generations.
     """
 
     def __init__(self, form: Form, refuse: Callable[[Chunk, ValueError], object]) -> None:
@@ -246,7 +247,7 @@ class NameTables:
         self._read: dict[int, _Tables] = {}  # the tables of the last call, by position
 
     def add(self, place: int) -> None:
-        """Add the position of a chunk of tables, which is after all earlier positions."""
+        """Add the position of a chunk of tables; it must be after all earlier positions."""
         self._places.append(place)
 
     def at(self, place: int) -> segment_codec.SharedTables:

@@ -1,10 +1,10 @@
 """The daemon's recordings: those that are being written, and those that were not fetched yet.
 
-Owns: which recordings exist, and their limit. Must not know: callers, the content of recordings. Invariants: The titles
-in its files identify a recording, so any process finds it, even if its writer has ended. A file is found by its
-recording and its number, never by a path from a request. A recording that is being written is not touched. While a
-daemon runs, only the daemon lists its recordings, because its files may belong to another user or be in another mount
-namespace.
+Owns: which recordings exist, and their limit. Must not know: callers, the content of recordings. Invariants: A
+recording is identified by the titles in its files, so any process finds it, even if its writer has ended. A file is
+found by its recording and its number, never by a path from a request. A recording that is being written is never
+changed. While a daemon runs, only the daemon lists its recordings, because its files may belong to another user or be
+in another mount namespace.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LibraryFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shelved:
-    """A stored recording: its files in order, of which there is at least one."""
+    """A stored recording: its files (at least one), in order."""
 
     files: tuple[LibraryFile, ...]
 
@@ -58,7 +58,7 @@ class Shelved:
 
     @property
     def made_ns(self) -> int:
-        """When the first existing file was created."""
+        """When the first of the existing files was created."""
         return self.files[0].made_ns
 
     @property

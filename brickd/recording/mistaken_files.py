@@ -41,7 +41,7 @@ def what_it_is(word: str) -> str | None:
 
 
 def named_files(words: Iterable[str | None]) -> str:
-    """Return the begin of an error about these words: which of them are files, and of which kind; "" if none is."""
+    """Return the beginning of an error that tells which of these words are files, and of which kind; "" if none is."""
     kinds = {word: kind for word in words if word and (kind := what_it_is(word)) is not None}
     return "".join(f"{word} is {kind}, expected a recording (brickd record -o FILE): " for word, kind in kinds.items())
 

@@ -1,7 +1,7 @@
 """The newest slots of a worker's rings.
 
 Owns: the number of slots that are kept. Must not know: the origin and the content of slots. Invariants: The slots of a
-ring have no gap and start with a record. Memory has only a few more slots than requested.
+ring have no gap and start with a record. Only a few more slots than requested are in memory.
 """
 
 from __future__ import annotations
@@ -43,6 +43,6 @@ class Tails:
         self._rings[found.lane, found.events] = first, slots
 
     def ring(self, lane: int, *, events: bool) -> tuple[int, bytes]:
-        """Return the number of the first kept slot, and the slots."""
+        """Return the position of the first kept slot, and the slots."""
         first, slots = self._rings.get((lane, events), (0, b""))
         return first, bytes(slots)

@@ -1,6 +1,6 @@
 """The segment of a worker as a recording shows it, without the segment's file.
 
-Owns: the part of a segment's interface that a recording can answer. Must not know: which snapshot is shown. Invariant:
+Owns: the part of a segment's interface that a recording can provide. Must not know: which snapshot is shown. Invariant:
 a value that was not recorded is 0 or missing; it never comes from this machine.
 """
 
@@ -50,7 +50,7 @@ class RecordedSegment:
         }
 
     def ring(self, lane: int, *, events: bool, newest: int) -> tuple[int, bytes]:
-        """Return the newest slots that were recorded without a gap: the number of the first slot, and the slots."""
+        """Return the newest slots that were recorded without a gap: the position of the first slot, and the slots."""
         if self._tails is None or self._tails.newest < newest:
             self._tails = self._read_tails(newest)
         return self._tails.ring(lane, events=events)

@@ -1,7 +1,7 @@
 """A recording as a data source of views, in place of the machine.
 
 Owns: which snapshot is shown, and the notes on the recording. Must not know: views, how chunks are stored in a file.
-Invariants: A view builds the same document as it would have built at the time of the snapshot. Damaged, cut or missing
+Invariants: A view builds the document that it would have built at the time of the snapshot. Damaged, cut or missing
 data is reported.
 """
 
@@ -57,7 +57,7 @@ class Backwards:
 
 
 def nearer(one: Snapshot | None, other: Snapshot, at_ns: int) -> Snapshot:
-    """Return the snapshot that is nearer to a time, the earlier one if both are equally near."""
+    """Return the one of two snapshots that is nearer to a time; if both are equally near, the earlier one."""
     return other if one is None or abs(other.at_ns - at_ns) < abs(one.at_ns - at_ns) else one
 
 
@@ -68,7 +68,7 @@ class RecordedSources(NamedTuple):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Return no counts, because the recorded events have them."""
+        """Return no counts, because the recorded events contain the counts."""
         return {}
 
     def heads(self) -> dict[int, SourceHead]:
@@ -135,7 +135,7 @@ class Replay:
         return windows.over(of, self._shown().snapshot.now_ns, length_ns)
 
     def at_ns(self) -> int:
-        """Return the time of the shown snapshot, since 1970."""
+        """Return when the shown snapshot was taken, since 1970."""
         return self._shown().snapshot.at_ns
 
     def day(self, began_ns: int, ended_ns: int) -> DaySlot | None:
@@ -242,7 +242,7 @@ class Replay:
 
     @property
     def values(self) -> bool:
-        """Whether the recording has more data of tensors than their checksums."""
+        """Whether the recording has other data of tensors in addition to their checksums."""
         return any(file.beginning is not None and file.beginning.values for file in self._files)
 
     def now_ns(self) -> int:
@@ -279,7 +279,7 @@ class Replay:
             yield f"{last.form.path}: the recording continues in the next file"
 
     def _counts(self) -> RecordingCounts:
-        """Return the counts of the recording at its end, or else the last known counts."""
+        """Return the counts of the recording at its end; if it has no end, the last known counts."""
         ending = self._files[-1].ending
         if ending is not None:
             return ending.counts
@@ -327,7 +327,7 @@ def opened_files(paths: Sequence[str], reads: Reads = unreported) -> Iterator[li
 
 @contextlib.contextmanager
 def opened(paths: Sequence[str], reads: Reads = unreported) -> Iterator[Replay]:
-    """Open one recording: one or several of its files in any order; `reads` gets the progress.
+    """Open a recording, given one or several of its files in any order; `reads` receives the progress.
 
     Raises: the errors of `opened_files`.
     """

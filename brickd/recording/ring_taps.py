@@ -1,8 +1,8 @@
-"""The rings of a recording, and the numbers of their workers.
+"""The rings of a recording, and the ids of their workers.
 
-Owns: the numbers of workers, and their form in a file. Must not know: files, how records reach them. Invariants: A
-number belongs to the same worker in all files of a recording. A number is assigned before the first record with this
-number is drained.
+Owns: the ids of workers, and how these are written to a file. Must not know: files, how records reach them. Invariants:
+An id belongs to the same worker in all files of a recording. An id is assigned before the first record with this id is
+drained.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Rings:
         drain.record_into(self._spool, self._numbers[uuid])
 
     def written(self, numbers: Iterable[int]) -> bytes:
-        """Encode a chunk that has the workers with these numbers. Any thread may call this."""
+        """Encode a chunk that has the workers with these ids. Any thread may call this."""
         return plain({self._uuids[number]: number for number in sorted(numbers)}).encode()
 
 
 def read_numbers(body: bytes) -> dict[str, int]:
-    """Decode the output of `written` into numbers by uuid; raise a ValueError if it is invalid."""
+    """Decode the output of `written` into ids by uuid; raise a ValueError if it is invalid."""
     with json_values.validating():
         return {
             json_values.text(uuid): json_values.whole(number)

@@ -1,8 +1,8 @@
 """The files of one recording, one after another: F.brick, F.1.brick, F.2.brick.
 
 Owns: the names of the files, when a file is full, which files are kept. Must not know: the content. Invariants: No
-existing file is overwritten. The number of kept files is limited, and removed files are counted. A file is locked while
-its writer is alive and writes it.
+existing file is overwritten. The number of kept files is limited, and removed files are counted. A file is locked as
+long as its writer is alive and writes the file.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Volumes:
         id: the id of the recording, which is the same in all files.
         kept: the files that exist, the oldest first; `removed` counts older files above the limit.
         cut: whether another process truncated the file that is being written, so that it cannot be continued.
-        trouble: why a recent write failed, or "".
+        trouble: why a recent write failed; "" if none failed.
     """
 
     def __init__(self, first: Path, limit_bytes: int, most: int) -> None:
@@ -118,9 +118,9 @@ class Volumes:
         return self.file.left_bytes < self.limit_bytes // _SPARE
 
     def look(self) -> None:
-        """Clear the trouble if no write failed since the last call. The caller must have made a large write.
+        """Clear the trouble if no write failed since the last call. Call this after a large write.
 
-        A small write does not clear the trouble, because it may find room where a large one does not.
+        A small write must not clear the trouble, because it may find room where a large one does not.
         """
         if not self._failed:
             self.trouble = ""
@@ -176,7 +176,7 @@ class Volumes:
         self._close(self.file, ending)
 
     def leave(self) -> None:
-        """Close all files as they are, which unlocks them. After that, other processes may use them."""
+        """Close all files as they are; this unlocks them. After that, other processes may use them."""
         for each in self.kept:
             with contextlib.suppress(OSError):
                 each.file.close()
@@ -186,7 +186,7 @@ class Volumes:
         self.kept[0].path.unlink(missing_ok=True)
 
     def _close(self, file: _reader.Recording, ending: bytes) -> None:
-        # If there is no room for the ending, a reader reports that the file has no end.
+        # If there is no room for the end, a reader reports that the file has no end.
         with contextlib.suppress(OSError):
             file.append(_reader.CHUNK_ENDING, time.time_ns(), ending)
         with contextlib.suppress(OSError):

@@ -114,7 +114,7 @@ class Recorder:
 
     @property
     def trouble(self) -> str | None:
-        """The reason why nothing can be recorded now, or None."""
+        """The reason why nothing can be recorded now; None if recording is possible."""
         still_ns = time.monotonic_ns() - self._came_round_ns
         if still_ns > _STILL_NS and not self.over.is_set():  # the thread that waits cannot report this itself
             return f"its disk has not answered for {still_ns // 1_000_000_000} s"
@@ -171,7 +171,6 @@ class Recorder:
         self._source.log_event("recording_ended", text, command=command)
 
     def _until_over(self) -> Why:
-        """Write data until the recording is over; return the reason."""
         order, writer = self._order, self._writer
         until = None if order.duration is None else self._began_ns + round(order.duration * 1e9)
         while True:

@@ -2,7 +2,7 @@
 
 Owns: the beginning of a file, the order of its chunks, the decision to begin a new file, and the counts of data for
 which no file had room. Must not know: when a write is due, how files are written. Invariants: Every file is complete:
-it begins with all totals and the state of weights, and it names each worker that has records in it. A new file begins
+it begins with all totals and the state of weights, and it names each worker whose records it has. A new file begins
 only if it has more room than the old one. Data that was not recorded is counted.
 """
 
@@ -54,7 +54,7 @@ class RecordingInput(Protocol):
         """Return the sources of kernels that are known now."""
 
     def lives(self, names: tuple[str, ...]) -> bool:
-        """Whether a worker with one of these names is still drained; without names, whether any worker is."""
+        """Whether a worker with one of these names is still drained; without names, whether any worker is drained."""
 
     def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
         """Copy the records of these rings into a spool. With None, copy all current records and stop."""
@@ -87,7 +87,6 @@ class Writer:
         self._begin()
 
     def _begin(self) -> None:
-        """Write the beginning of a file."""
         self._snapshots = 0  # the number of snapshots in this file
         self._recorded = False  # whether this file has records
         self._outgrown = False  # whether data that had no room here may fit into the next file
@@ -137,7 +136,7 @@ class Writer:
         if not self._order.names:
             return snapshot
         workers = [worker for worker in survey.workers if self._rings.wants(worker.name, worker.service)]
-        # A refused file does not belong to any recorded worker.
+        # A refused file does not belong to a recorded worker.
         return snapshot._replace(survey=survey._replace(workers=workers, refused=[]))
 
     def _write(self, snapshot: Snapshot) -> bool:
@@ -156,7 +155,7 @@ class Writer:
         return False
 
     def _put_large(self, kind: int, at_ns: int, body: bytes, together: int) -> bool:
-        """Write a part of a snapshot. If it has no room, a new file helps only if the whole snapshot fits into it."""
+        """Write a part of a snapshot. If it does not fit, a new file helps only if the whole snapshot fits there."""
         put, limit = self.volumes.put(kind, at_ns, body), self.volumes.limit_bytes
         if put is Put.NO_ROOM and self._snapshots and together < limit:
             self._outgrown = True
@@ -244,7 +243,7 @@ class Writer:
             self.volumes.fail("records come faster than they can be written")
 
     def _name(self, numbers: set[int]) -> Put:
-        """Write a chunk that names the workers with these numbers."""
+        """Write a chunk that names the workers with these ids."""
         if not numbers:
             return Put.DONE
         put = self._put(_reader.CHUNK_WORKERS, self._rings.written(numbers))
@@ -269,7 +268,7 @@ class Writer:
 
     @property
     def _grown(self) -> bool:
-        """Whether the file has more data than a new file would begin with."""
+        """Whether the file has more data than the data with which a new file would begin."""
         return self._snapshots > 1 or self._recorded
 
     def turn(self) -> bool:
