@@ -1,1 +1,1 @@
-"""Helpers for all packages: text, units, paths, locks, files. This package knows no bricks and no segments."""
+"""Helpers for all packages: text, units, paths, locks, files. This package knows neither bricks nor segments."""

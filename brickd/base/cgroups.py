@@ -1,7 +1,7 @@
 """The limits of control groups: memory and processor time (versions 1 and 2).
 
 Owns: which memory limit leaves the least room, how many processors a process may use at a time, how long the limits of
-processor time have throttled a process. Must not know: callers, how much room is enough. Invariant: a limit also
+processor time have throttled a process. Must not know: who asks, how much room is enough. Invariant: a limit also
 applies to the groups below, so all groups above the process are read.
 """
 
@@ -61,7 +61,7 @@ def room(pid: int, root: Path = Path("/")) -> Room | None:
 
 
 def throttled_ns(pid: int, root: Path = Path("/")) -> int | None:
-    """Return for how long in all the groups of a process were throttled; None if unknown."""
+    """Return the total time for which the groups of a process were throttled; None if unknown."""
     found = []
     for group in _cpu_groups(pid, root):
         stat = read(group / "cpu.stat") or ""
@@ -112,7 +112,7 @@ def _above(line: str, root: Path) -> Iterator[Limit]:
         return
     top = root / place
     folder = top / inner.strip("/")
-    # In a container, the path may be outside of the mount. Then the root of the mount is the container's group.
+    # In a container, the path may be outside of the mount. If so, the root of the mount is the container's group.
     for group in (folder, *folder.parents):
         limit, used = number(group / limit_file), number(group / use_file)
         if limit is not None and used is not None and limit < _NO_LIMIT:

@@ -1,7 +1,7 @@
-"""Finds the process that shares another process's only processor.
+"""For a process that may use only one processor, finds the other process that runs on it.
 
-Owns: the reading of other processes. Must not know: callers. Invariants: A process that may use several processors
-shares none. One scan of all processes answers for any number of them. A value that cannot be read is None.
+Owns: the reading of other processes. Must not know: callers. Invariants: A process that may use several processors is
+not examined. One scan of all processes is enough for any number of them. A value that cannot be read is None.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _USER, _KERNEL, _CPU = 11, 12, 36
 
 
 class Sharing(NamedTuple):
-    """The only processor of a process, and the pid of the other process that ran there most; None if unknown."""
+    """The only processor of a process, and the pid of the other process that ran most on it; None if unknown."""
 
     cpu: int
     pid: int | None

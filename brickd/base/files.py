@@ -1,4 +1,4 @@
-"""Small files read whole, such as those of the kernel, and locks on single bytes.
+"""Reads small files whole, such as those of the kernel, and locks single bytes.
 
 Owns: how such a file is read; how a lock is taken, who holds a lock, how the holder is described. Must not know: the
 meaning of a file or a byte. Invariants: For a missing or unreadable file, the result is None and not an error. No call

@@ -1,4 +1,4 @@
-"""JSON values that brickd stores: encoded in pieces, checked one by one when decoded.
+"""The JSON values that brickd stores: they are encoded in pieces, and each is checked when it is decoded.
 
 Owns: the checks of numbers, texts and lists. Must not know: files, the meaning of a value. Invariants: A check returns
 its value, or raises ValueError with the value found and the value expected. The joined pieces are the complete
@@ -53,7 +53,7 @@ def text(value: Any) -> str:
 
 
 def unicode(value: Any) -> str:
-    """Check that UTF-8 can encode a string. File names may contain characters that it cannot encode."""
+    """Check that UTF-8 can encode a string. File names may contain characters that UTF-8 cannot encode."""
     text(value).encode()  # UnicodeEncodeError is a ValueError
     return str(value)
 
@@ -111,7 +111,7 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"expected a number, found {constant}")
 
 
-# One encoder for all calls, because json.dumps would create an encoder at each call.
+# All calls share one encoder, because json.dumps would create an encoder at each call.
 _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 

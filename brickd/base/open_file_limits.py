@@ -1,4 +1,4 @@
-"""Divides a daemon's file descriptors into three parts: reserved ones, those for workers, and those for clients.
+"""Divides a daemon's file descriptors into three parts: reserved, for workers, and for clients.
 
 Owns: the division of descriptors. Must not know: who opens a file. Invariant: workers and clients never take the
 reserved descriptors, which the drain, the checkpoint and recordings need.

@@ -1,7 +1,7 @@
 """The paths of a daemon and its clients: the runtime directory and the files in it.
 
-Owns: the paths, from the environment or by default. Must not know: the content of the files. Invariant: in the same
-environment on the same machine, the daemon and every verb use the same paths.
+Owns: the paths, which come from the environment or are defaults. Must not know: the content of the files. Invariant: in
+the same environment on the same machine, the daemon and every verb use the same paths.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _ours(directory: Path) -> bool:
 def _state(directory: Path) -> Path:
     """Return the user's state directory. A user without a home directory gets one in the runtime directory.
 
-    In a container, the home directory of a uid without a name is reported as /.
+    In a container, the home directory of a uid that has no name is reported as /.
     """
     if own := os.environ.get("XDG_STATE_HOME"):
         return Path(own) / "brickd"

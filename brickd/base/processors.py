@@ -1,7 +1,7 @@
 """The processors of this machine: which of them share a core, and which of them this process may use.
 
-Owns: how the kernel is asked for that. Must not know: what is measured on the processors. Invariants: Equal machines
-with equal limits give equal facts. A CPU limit of a control group is converted into a number of cores.
+Owns: how the kernel is asked for these facts. Must not know: what is measured on the processors. Invariants: Equal
+machines with equal limits give equal facts. A CPU limit of a control group is converted into a number of cores.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def virtual(root: Path = Path("/")) -> bool:
 
 
 def cores(root: Path = Path("/")) -> list[int]:
-    """Return one processor of each allowed core, at most as many as the control groups allow."""
+    """Return one processor of each allowed core, but no more than the control groups allow."""
     limit = cgroups.processors(os.getpid(), root)
     return chosen(os.sched_getaffinity(0), limit, lambda cpu: neighbours([cpu], root / CPUS))
 
@@ -56,7 +56,7 @@ def chosen(cpus: Iterable[int], limit: float | None, core: Callable[[int], Colle
 
 
 def neighbours(cpus: Iterable[int], under: Path = Path("/", CPUS)) -> set[int]:
-    """Return all processors that share a core with one of these, including these."""
+    """Return all processors that share a core with one of these processors, including these processors."""
     return {*cpus}.union(
         *(listed((read(under / f"cpu{cpu}/topology/thread_siblings_list") or "").strip()) for cpu in cpus)
     )

@@ -1,4 +1,4 @@
-"""State files. Each is replaced atomically. The first line has version, length and checksum.
+"""State files. A state file is replaced atomically. Its first line has version, length and checksum.
 
 Owns: the first line, whether a file is complete, how a file is read and replaced. Must not know: the meaning of the
 bytes. Invariants: A file that was cut, or changed in any byte, is refused with the reason. A file of a later version of

@@ -21,7 +21,7 @@ _FILE_BYTES_MAX = 1 << 16
 
 
 class _Row(NamedTuple):
-    """A row of the table; `unit` is "s" for a duration."""
+    """A row of the table of thresholds; `unit` is "s" for a duration."""
 
     unit: str
     least: float

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Moment(NamedTuple):
-    """A point in time by two clocks: `now_ns` of the monotonic clock, for differences, and `at_ns` since 1970."""
+    """A point in time on two clocks: `now_ns` on the monotonic clock, for differences, and `at_ns` since 1970."""
 
     now_ns: int
     at_ns: int
@@ -48,7 +48,7 @@ def parse_time(text: str, now_s: float | None = None) -> float:
 
     Raises:
         UnclearTimeError: the local time exists twice, or not at all.
-        ValueError: it is no time.
+        ValueError: the text is not a time.
     """
     if text.startswith("@"):
         return float(text[1:])
@@ -92,7 +92,7 @@ def local(ns: int, now_ns: int, clock: str = "%H:%M") -> str:
 
 
 def local_times(began_ns: int, ended_ns: int, now_ns: int) -> str:
-    """Format a period in local time, with seconds if its ends would look the same without.
+    """Format a period in local time, with seconds if its ends would look the same without seconds.
 
     >>> [local_times(0, ns, 0).count(":") for ns in (10 * 10**9, 90 * 10**9)]
     [4, 2]

@@ -1,9 +1,9 @@
-"""Formats of numbers, counts, durations and tensors' names, and the parsers of durations, sizes and rates.
+"""Formats numbers, counts, durations and tensors' names; parses durations, sizes and rates.
 
 Owns: units, rounding, singular and plural. Must not know: what is measured, or where it is printed. Invariants: A
-number always has the same format. A figure is rounded once, from the exact number, ties away from zero. If the rounded
-figure reaches the next unit, it is shown in that unit (999,950 ns is 1.0 ms, never 1000 µs). A value and its negative
-differ only in the sign, and zero has no sign. None, NaN and infinities are shown as `-`.
+number always has the same format. A figure is rounded only once, from the exact number; ties are rounded away from
+zero. If the rounded figure reaches the next unit, it is shown in that unit (999,950 ns is 1.0 ms, never 1000 µs). A
+value and its negative differ only in the sign, and zero has no sign. None, NaN and infinities are shown as `-`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BYTES = ((1, "B"), (2**10, "K"), (2**20, "M"), (2**30, "G"), (2**40, "T"), (2**
 
 
 def duration(ns: Number) -> str:
-    """Format nanoseconds: with one decimal below 100 of a unit, else with none; `ns` never has a decimal.
+    """Format nanoseconds: one decimal for less than 100 of a unit, else none; a value in `ns` never has a decimal.
 
     >>> [duration(ns) for ns in (0, 850, 3_100_000, 17_000_000, 421_400, 42 * 10**9, 90 * 10**9, 10**18)]
     ['0 ns', '850 ns', '3.1 ms', '17.0 ms', '421 µs', '42.0 s', '1.5 min', '11,574 d']
@@ -123,7 +123,7 @@ def parse_rate(text: str, unit: str) -> float:
 
 
 def count(n: Number) -> str:
-    """Format a count: exactly below a million; above, with one decimal below 100 of a unit, else with none.
+    """Format a count: all digits below a million; from there on, one decimal for less than 100 of a unit, else none.
 
     >>> [count(n) for n in (0, 999, 1_234, 999_999, 1_200_000, 99_950_000, 999_500_000, 2**64, None)]
     ['0', '999', '1,234', '999,999', '1.2M', '100M', '1.0G', '18.4E', '-']
@@ -163,7 +163,7 @@ def many(n: int, one: str, more: str | None = None) -> str:
 
 
 def size(size_bytes: Number) -> str:
-    """Format bytes in units of 1024: with one decimal below 10 of a unit, else with none.
+    """Format bytes in units of 1024: one decimal for less than 10 of a unit, else none.
 
     >>> [size(n) for n in (0, 1023, 1024, 10_188, 10_189, 1_048_063, 1_048_064, 71 * 2**30, 2**64, None)]
     ['0B', '1,023B', '1.0K', '9.9K', '10K', '1,023K', '1.0M', '71G', '16E', '-']
@@ -249,7 +249,7 @@ def _is_no_number(value: int | float) -> bool:
 
 
 def or_none(number: int) -> int | None:
-    """Return the number of a layer or an expert for documents, in which None replaces -1.
+    """Return the index of a layer or an expert for documents, in which None replaces -1.
 
     >>> or_none(3), or_none(-1)
     (3, None)
@@ -258,7 +258,7 @@ def or_none(number: int) -> int | None:
 
 
 def called(name: str, layer: int | None, expert: int | None) -> str:
-    """Return a tensor's name in its model, with the numbers of its layer and expert.
+    """Return a tensor's name in its model, with the indexes of its layer and expert.
 
     >>> called("layers.*.mlp.weight", 3, None), called("norm", -1, -1), called("w", 3, 7)
     ('layers.3.mlp.weight', 'norm', 'w, layer 3, expert 7')

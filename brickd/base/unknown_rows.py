@@ -1,7 +1,7 @@
 """Why the rows of a site are unknown: the reasons, and their words.
 
-Owns: the words of the reasons, which come from the agent (agent/brick_agent/_torch/row_wise.py) and from the judgement
-(row_verdict.py). Must not know: what is counted. Invariant: the reason of a later agent is shown unchanged.
+Owns: the words for the reasons. They come from the agent (agent/brick_agent/_torch/row_wise.py) and the judgement
+(row_verdict.py). Must not know: what is counted. Invariant: unknown reasons of later agents are shown unchanged.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from brickd.base.units import count, plural
 
-# The reasons why a site, or a call of a site, has no rows. The last two: why rows that differ are not judged.
+# The reasons why a site, or a call of a site, has no rows. For the last two, the rows differ but are not judged.
 REASONS = {
     "training": "in training mode",
     "compiled": "compiled",
@@ -33,7 +33,7 @@ def reason(of: str) -> str:
 
 
 def without_rows(sites: Mapping[str, int]) -> str:
-    """Count the sites with unknown rows, by reason.
+    """For each reason, count the sites with unknown rows.
 
     >>> without_rows({"stateful": 2, "of_later": 1})
     'rows of 3 sites unknown (2 stateful, 1 of later)'

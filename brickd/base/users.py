@@ -1,6 +1,6 @@
 """Users of this machine: their names, and how to run brickd as one of them.
 
-Owns: the form of a user in messages and commands. Must not know: segments, verbs.
+Owns: how a user is written in messages and commands. Must not know: segments, verbs.
 """
 
 from __future__ import annotations

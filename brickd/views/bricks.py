@@ -1,7 +1,7 @@
 """The view `bricks`: totals of every brick, separated by worker, service or layer.
 
 Owns: the schema of the document, the limit of rows. Must not know: segments, how totals are added up, screens.
-Invariants: A share is a part of all recorded time of the selected workers, whatever category and limit the query has.
+Invariants: A share is relative to all recorded time of the selected workers, whatever category and limit the query has.
 Omitted rows are counted.
 """
 

@@ -1,8 +1,8 @@
 """The parts shared by all views: the answer, the chosen workers and period, the first keys of a document.
 
-Owns: the first keys, the choices, the notes next to a document. Must not know: single views, callers. Invariants: If
-only other users have segments, the answer names these users. Segments of other users never change a document or an exit
-code.
+Owns: the first keys, the choices, the notes next to a document. Must not know: individual views, who asks. Invariants:
+If only other users have segments, the answer names these users. Segments of other users never change a document or an
+exit code.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class Counted(NamedTuple):
     """Workers whose readings contain the records of a period.
 
     Attributes:
-        over: the period, as in the query; None: it has a begin and an end, or contains a time.
-        length_ns: the real length of the period; None if it began at each worker's start.
+        over: the length of the period, as in the query; None if the query gives a begin and an end, or a time.
+        length_ns: the real length of the period; None if the period began when each worker started.
         words: why the real period differs from the period in the query.
-        began_ns, ended_ns: the real period of the last day, since 1970; None: another period. Its workers are sums of
-            services.
+        began_ns, ended_ns: if the period is of the last day, its real begin and end, since 1970, else None. The workers
+            of such a period are sums of services.
         many: the number of workers in that period.
     """
 
@@ -73,7 +73,7 @@ class Counted(NamedTuple):
 
 
 class Sourced(Protocol):
-    """An object that has data for documents."""
+    """A source of data for documents."""
 
     @property
     def source(self) -> Source:
@@ -87,7 +87,7 @@ def begun(world: Sourced) -> Document:
 
 
 def no_workers(world: Sourced) -> str:
-    """The reason why no workers are shown."""
+    """Why no workers are shown."""
     return NONE_RECORDED if world.source == "recording" else NO_WORKERS
 
 
@@ -141,7 +141,7 @@ class AskedPeriod(NamedTuple):
 
 
 class PeriodSlot(NamedTuple):
-    """What a period of the last day has, and the period in the query."""
+    """The content of a period of the last day, and the period in the query."""
 
     slot: DaySlot
     period: AskedPeriod
@@ -174,7 +174,7 @@ def require_services(found: ChosenWorkers, names: Sequence[str]) -> None:
 
 
 def day_of(world: World, query: HasPeriod) -> PeriodSlot | None:
-    """Return the work of a query's period in the last day; None: a window answers the query."""
+    """Return the work of a query's period in the last day; None if a window answers the query."""
     if not is_of_the_day(query):
         return None
     period = period_of(world, query)
@@ -203,7 +203,7 @@ def period_of(world: World, query: HasPeriod) -> AskedPeriod:
 
 
 def nothing_kept(world: World, text: str) -> BrickdError:
-    """Return the error if nothing is kept of a period."""
+    """Return the error for a period of which nothing is stored."""
     if world.source == "shared memory":
         return NoDaemon(f"nothing is kept of {text}, because no daemon runs (start one: brickd up -d)")
     kept = "only what was recorded"
@@ -257,7 +257,7 @@ def _other_length(over: str, asked_ns: int, length_ns: int) -> tuple[str, ...]:
 
 
 def foreign_words(found: Survey) -> tuple[str, ...]:
-    """Name the owners of the segments, if all segments belong to other users."""
+    """If all segments belong to other users, name these users."""
     if found.foreign and not (found.workers or found.refused or found.removed):
         return (others_have(found.foreign),)
     return ()

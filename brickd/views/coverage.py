@@ -67,7 +67,6 @@ def answer(world: World, query: CoverageQuery) -> Answer:
 
 
 def _now(world: World, them: ChosenWorkers) -> Compared:
-    """Compare the available fingerprints."""
     watch = Watch(world.numerics(them.workers), lambda *_, **__: None, turns=SITES_MAX)
     names = {worker.reading.uuid: worker.name for worker in them.workers}
     return watch.look(lambda: Roll(names, {worker.service for worker in them.workers}, names))

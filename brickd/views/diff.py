@@ -37,7 +37,7 @@ class Comparable(Sourced, Protocol):
     """A source of workers that can be compared with each other."""
 
     def survey(self) -> Survey:
-        """All workers, at one time."""
+        """All workers, at one moment."""
         ...
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
@@ -62,7 +62,7 @@ class NothingCompared(NamedTuple):
 
 
 class ChosenEvidence(NamedTuple):
-    """The comparison at sites (None if the query is only about weights), one by other evidence, and which leads."""
+    """The comparison at sites (None if the query is only about weights), a second one, and which of them leads."""
 
     outputs: Comparison | None
     by_weights: bool
@@ -113,7 +113,7 @@ def _ignored(query: DiffQuery, leads: str) -> Iterator[str]:
 
 
 def meant(found: Survey, names: Sequence[str]) -> list[Worker]:
-    """Return the workers that match a name, a service or a pattern, in argument order.
+    """Return the workers that match a name, a service or a pattern, in the order of the arguments.
 
     Raises:
         NoSuchWorker: no worker has one of the names.
@@ -150,7 +150,6 @@ def _fits(worker: Worker, pattern: str) -> bool:
 
 
 def _known(numerics: Numerics, worker: Worker) -> bool:
-    """Whether a fingerprint of the worker is known."""
     producer = numerics.producers.get(worker.reading.uuid)
     return producer is not None and any(producer.newest)
 
@@ -244,7 +243,7 @@ def _compares_something(of: Comparison) -> bool:
 
 
 def _other_keys(sides: Sides, found: Comparison) -> NothingCompared | None:
-    """Return the reason not to compare if the checksums have different keys; None if all have the same key."""
+    """If the checksums have different keys, return the reason not to compare them; None if all have the same key."""
     # A worker without fingerprints may have no key.
     workers = [worker for worker, each in zip(sides.workers, found.matched.workers, strict=True) if each.fingerprints]
     for other in workers[1:]:

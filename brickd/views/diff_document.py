@@ -1,7 +1,7 @@
 """The document of `diff`.
 
 Owns: the schema of the document. Must not know: which workers are compared, how evidence is chosen, screens.
-Invariants: Data that was not compared is counted. The document says if a difference of times may be chance.
+Invariants: Data that was not compared is counted. The document tells whether a difference of times may be chance.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def document(
         outputs: the comparison at sites; None if the query is about weights.
         weighed: the weights of the workers.
         by_weights: whether weights lead.
-        other: the comparison at sites by other evidence, if there is one.
+        other: a second comparison at sites, which uses other evidence, if there is one.
     """
     names = [worker.name for worker in sides.workers]
     others: list[Document] = []
@@ -287,7 +287,6 @@ def _times(sides: Sides, apart: int) -> Document:
 
 
 def _slower(times: Document) -> list[str]:
-    """Report that the outlier is also slower."""
     slow = [
         each for each in times["bricks"] if each["significant"] and (each["difference_percent"] or 0) >= SLOW_PERCENT
     ]

@@ -35,7 +35,7 @@ class KnownFinding(NamedTuple):
 
     @property
     def headline(self) -> str:
-        """The sentence for a comparison that includes only some of the workers."""
+        """The sentence to use if a comparison includes only some of the workers."""
         by = "weights: " if self.evidence == "weights" else ""
         return f"over all workers: {by}{self.text}"
 
@@ -74,7 +74,7 @@ def headline(found: Sequence[KnownFinding], outlier: str | None) -> list[str]:
 def classes(
     outputs: Collection[Comparison], weighed: Weighed, services: Collection[str], *, other_keys: bool
 ) -> list[dict[str, Any]]:
-    """Return the verdict by each class of evidence, the strongest first."""
+    """Return the verdict that follows from each class of evidence, the strongest class first."""
     service = next(iter(services)) if len(set(services)) == 1 else None
     found = [_weights(weighed, service)]
     for each in sorted(outputs, key=lambda each: list(EvidenceClass).index(each.evidence)):

@@ -1,7 +1,7 @@
 """The operands of `diff`: workers of this machine, of recordings, or both.
 
 Owns: the meaning of each argument, the source of the answer. Must not know: the comparison, screens. Invariants: The
-document is the same from every source. If all operands are workers of this machine, the daemon answers if there is one.
+document is the same from every source. If all operands are workers of this machine, a running daemon answers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from brickd.views.fetch_answer import FetchedAnswer, Reading, silent
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """An argument: a recording ("": this machine), and a worker or service ("": all workers)."""
+    """An argument: a recording ("" is this machine), and a worker or service ("" is all workers)."""
 
     path: str
     name: str
@@ -65,7 +65,6 @@ def _spread(terms: Sequence[Term]) -> list[Term]:
 
 
 def _sets(paths: Sequence[str]) -> list[list[str]]:
-    """Group the files by recording."""
     from brickd.recording.chunks import open_recording
 
     sets: dict[bytes, list[str]] = {}

@@ -38,7 +38,7 @@ class Weighed(NamedTuple):
 
     Attributes:
         judged: the verdict on each service.
-        behind: by uuid, how many tensors a worker has not read yet in its current generation.
+        behind: for each worker (uuid), how many tensors it has not read yet in its current generation.
     """
 
     judged: Sequence[WeightsVerdict]
@@ -62,7 +62,7 @@ class Weighed(NamedTuple):
 
     @property
     def reasons(self) -> Counter[str]:
-        """The number of tensors that were not compared, by reason."""
+        """For each reason, the number of tensors that were not compared."""
         return sum((each.reasons() for each in self.judged), Counter[str]())
 
     @property
@@ -132,7 +132,7 @@ def why_none(weighed: Weighed) -> str:
 
 
 def sentence(rows: Sequence[Differing]) -> str:
-    """Name a weight that differs, count the other differing weights, and add the option that lists them."""
+    """Name one weight that differs, count the others, and add the option that lists them."""
     first = rows[0]
     more = f" and {plural(len(rows) - 1, 'more weight')}" if len(rows) > 1 else ""
     what = f"weight {called(*first.tensor)}{more}"
@@ -147,7 +147,7 @@ def _who(row: Differing) -> list[str]:
 
 
 def besides(rows: Sequence[Differing], *, more: bool) -> str:
-    """Report further weights that differ; `more`: whether other weights explain the difference."""
+    """Report further weights that differ; `more`: whether the difference is already explained by other weights."""
     first = rows[0]
     who = listed(_who(first))
     others = f", and {plural(len(rows) - 1, 'more tensor')}" if len(rows) > 1 else ""

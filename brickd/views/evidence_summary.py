@@ -1,4 +1,4 @@
-"""The verdicts by each class of evidence, for the views that list services.
+"""The verdicts that follow from each class of evidence, for the views that list services.
 
 Owns: whether fingerprints are compared now, and over which period. Must not know: screens, how a verdict is reached.
 Invariant: if fingerprints are not compared, the verdict says why.
@@ -41,7 +41,7 @@ def of_status(
 def of_coverage(
     world: World, found: Survey, workers: Collection[Worker], compared: Compared, weights: Sequence[WeightsVerdict]
 ) -> list[Document]:
-    """Return the verdicts on the services of some workers, also by comparisons made only for this query."""
+    """Return the verdicts on the services of some workers, including those from comparisons made for this query."""
     known = world.compared() is not None
     idle = _NO_DAEMON if known and world.source == "shared memory" else None
     return _documents(Comparisons(compared, weights, time.time_ns() if known else None, idle), found, workers)

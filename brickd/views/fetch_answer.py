@@ -1,8 +1,8 @@
 """The source of an answer: the daemon, shared memory without a daemon, or recordings.
 
-Owns: the choice of the source. Must not know: single views, the client's protocol, screens. Invariants: The document is
-the same from every source. If a daemon exists but does not answer, this is always reported. If a daemon answers,
-modules that read segments or build views are not loaded.
+Owns: the choice of the source. Must not know: individual views, the client's protocol, screens. Invariants: The
+document is the same from every source. If a daemon exists but does not answer, this is always reported. If a daemon
+answers, modules that read segments or build views are not loaded.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def silent() -> AbstractContextManager[Reads]:
 
 
 class Missing(NamedTuple):
-    """A daemon that did not answer: the reason, and whether the daemon has certainly ended."""
+    """A daemon that did not answer: why, and whether it is certain that the daemon has ended."""
 
     what: str
     ended: bool
@@ -71,7 +71,7 @@ def find(
         view: the function that builds the document in this process, as MODULE:FUNCTION; the default is `answer` of the
             view `name`.
         seconds: how long the daemon waits before it answers.
-        meanwhile: waits for that time.
+        meanwhile: a function that waits for that time.
         reading: shows the progress of reading recordings.
     """
     view = view or f"brickd.views.{name}:answer"
@@ -100,7 +100,7 @@ def find(
 
 @contextmanager
 def _naming_files(query: Query) -> Iterator[None]:
-    """If an unknown name is a file that is not a recording, say so in the error."""
+    """If an unknown name is that of a file that is not a recording, say this in the error."""
     try:
         yield
     except NoSuchWorker as error:

@@ -1,6 +1,6 @@
 """The view `hang`: the open spans of each thread, and which workers are outliers.
 
-Owns: the schema of the document, and which of the two looks gives each part of it. Must not know: how a verdict is
+Owns: the schema of the document, and which of the two looks provides each part of it. Must not know: how a verdict is
 reached, how the time between the looks passes, screens. Invariants: The verdicts come first. A service is judged by all
 its workers, not only by the selected ones. Each selected worker has a row.
 """

@@ -1,4 +1,4 @@
-"""The view `history`: the work of services or workers over the last day, a row for each piece of time.
+"""The view `history`: the work of services or workers over the last day, with a row for each period.
 
 Owns: the schema of the document, the length of a row. Must not know: how slots become rows, screens.
 """
@@ -35,7 +35,7 @@ _EVERY_S = (10, 30, 60, 300, 900, 1800, 3600, 7200)
 
 
 def answer(world: World, query: HistoryQuery) -> Answer:
-    """Make a row for each piece of the period."""
+    """Make a row for each part of the period."""
     if query.since is None and query.over is None:
         query = query.replaced(over=_HOUR_S)
     period = period_of(world, query)
@@ -73,7 +73,7 @@ def _every_s(query: HistoryQuery, period: AskedPeriod) -> float:
 
 
 def _of(world: World, query: HistoryQuery, period: AskedPeriod, services: set[str]) -> HistoryOf:
-    """Return what the history is of. NoSuchWorker: a name is unknown now and in the period."""
+    """Return the subject of the history. NoSuchWorker: a name is unknown both now and in the period."""
     by_worker = False
     if not services.issuperset(query.names):
         there = {name for slot in world.day_slots(period.began_ns, period.ended_ns, work=False) for name in slot.lost}

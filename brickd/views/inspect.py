@@ -144,7 +144,6 @@ def _lane(segment: SegmentInside, reading: Reading, number: int, lane: Any, most
 
 
 def _place(reading: Reading, number: int) -> dict[str, Any]:
-    """Return the brick and the layer of a path."""
     path = reading.paths[number] if number < len(reading.paths) else None
     return {
         "brick": reading.name(path.name) if path is not None else f"path#{number}",

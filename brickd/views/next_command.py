@@ -1,8 +1,8 @@
 """The next command, rewritten for the recordings of an answer.
 
-Owns: how a command names the recordings of an answer. Must not know: the answers of single verbs. Invariants: A command
-can be pasted into a shell. A command that takes no recording is never shown for a recording, because it would be about
-this machine. A command that already names the recordings is not changed.
+Owns: how a command names the recordings of an answer. Must not know: the answers of individual verbs. Invariants: A
+command can be pasted into a shell. A command that takes no recording is never shown for a recording, because it would
+describe this machine instead. A command that already names the recordings is not changed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Numeric differences, for several views: how much was compared, and the findings by worker.
+"""Numeric differences, for several views: how much was compared, and the findings about each worker.
 
 Owns: the JSON of the counts. Must not know: terminals, how a finding is reached. Invariants: "no worker differs" is
 never reported without the number of comparisons. If nothing was compared, modules that compare are not loaded.
@@ -39,7 +39,7 @@ def called_now(workers: Iterable[Worker]) -> KnownNames:
 def summaries(
     compared: Compared | None, judged: Sequence[WeightsVerdict], workers: Sequence[Worker]
 ) -> list[dict[str, Any]] | None:
-    """Return how much of each service was compared, by evidence; None if nothing was compared."""
+    """Return, for each service and class of evidence, how much was compared; None if nothing was compared."""
     if compared is None and not judged:
         return None
     from brickd.analysis.numerics.coverage import services

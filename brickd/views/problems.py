@@ -115,7 +115,7 @@ def living(workers: Iterable[Worker]) -> frozenset[str]:
 
 
 def active(seen: Seen, now_ns: int, active_ns: int | None = None) -> Listed:
-    """Return the problems that were seen in the last `active_ns`, and the silenced ones.
+    """Return the problems that were seen in the last `active_ns` nanoseconds, and the silenced ones.
 
     Without a daemon, return all.
     """
@@ -138,7 +138,7 @@ def active(seen: Seen, now_ns: int, active_ns: int | None = None) -> Listed:
 
 
 def _unkept(number: int) -> Problem:
-    """Return the problem that the book has no room. The problem is not added to the book, which would count it too."""
+    """Return the problem that the book is full. This problem is not added to the book, which would count it as well."""
     what = plural(number, "problem has", "problems have")
     text = f"{what} no room in the daemon's book of {ENTRIES_MAX:,}: listed here, but without an event or an alarm"
     return Problem("daemon", None, (), text, "brickd workers", "unkept")
@@ -277,7 +277,7 @@ def _dead(seen: Seen) -> Found:
 def _lost(seen: Seen) -> Found:
     found = [(worker, loss) for worker in seen.workers for loss in losses(worker.reading, worker.ledger)]
     for worker, loss in sorted(found, key=lambda each: (not each[1].spans, -(each[1].amount or 0))):
-        # A full table has no counter, because it stays full as long as the worker lives.
+        # A full table has no counter of losses, because it stays full as long as the worker lives.
         mark = loss.amount if loss.amount is not None or worker.reading.alive else 0
         following = f"brickd inspect {as_argument(worker.name)}"
         yield Problem("lost", worker.service, (worker.name,), f"{worker.name}: {loss}", following, loss.kind, mark)

@@ -1,4 +1,4 @@
-"""The view `source`: the texts that kernels were compiled from.
+"""The view `source`: the texts from which kernels were compiled.
 
 Owns: the schema of the document, the look-up by a prefix of a hash. Must not know: how sources are sent and kept,
 screens. Invariants: A source that kernels refer to is listed even if its text is unknown. An unknown text is never
@@ -63,7 +63,6 @@ def _meant(prefix: str | None, every: Iterable[int]) -> list[int]:
 
 
 def _lacking(head: SourceHead | None) -> str:
-    """Say why the text is unknown."""
     if head is None or head.pieces == 0:
         return "kernels refer to it, and no worker has sent its text yet"
     if head.pieces is None:

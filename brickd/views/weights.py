@@ -1,7 +1,7 @@
 """The view `weights`: whether replicas hold the same parameters, and which workers differ.
 
 Owns: the schema of the document. Must not know: how weights are compared, screens. Invariants: Tensors that were not
-compared are counted by reason. At most ROWS_MAX differing rows are listed, and all are counted.
+compared are counted for each reason. At most ROWS_MAX differing rows are listed, and all are counted.
 """
 
 from __future__ import annotations

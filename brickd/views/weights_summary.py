@@ -1,8 +1,8 @@
 """The weights of workers, for several views: which workers differ, and how much was compared.
 
-Owns: the form of weights in JSON, and as problems. Must not know: how weights are compared, terminals. Invariants: "no
-worker differs" is never reported without the number of comparisons. A finding has the same keys as a finding by input,
-and keys that do not apply to weights are null.
+Owns: how weights are written as JSON and as problems. Must not know: how weights are compared, terminals. Invariants:
+"no worker differs" is never reported without the number of comparisons. A finding has the keys of a finding about
+outputs; keys that do not apply to weights are null.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def _open(reading: Reading) -> list[dict[str, Any]]:
 
 
 def _age_ns(reading: Reading) -> int | None:
-    """Return the age of the segment by the worker's clock; None if unknown."""
+    """Return the age of the segment, measured by the worker's clock; None if unknown."""
     if reading.now_ticks is None or not reading.alive:
         return None
     ticks = reading.now_ticks - reading.header["anchor_ticks"]
