@@ -1,9 +1,9 @@
 """The command `brickd`: the group of all verbs, one file per verb.
 
-Owns: the translation of any error into one line and an exit code, the handling of a closed stdout. Must not know: the
-work of a verb. Only the verb that runs is imported, and `completion`. Invariants: Every exit code is one of `Exit`, or
-130 after Ctrl-C, even for a defect (Python would exit with 1, which means "differs"). Only `run` exits like a shell
-that cannot start a command. A verb returns None or an `Exit`.
+Owns: the translation of any error into one line and an exit code, the handling of a closed stdout. Must not know: what
+a verb does. Only `completion` and the verb that runs are imported. Invariants: Every exit code is one of `Exit`, or 130
+after Ctrl-C, even for a defect (Python would exit with 1, which means "differs"). The exception is `run`, which exits
+like a shell if it cannot start its command. A verb returns None or an `Exit`.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class _Group(click.Group):
 
 
 def _hint(word: str) -> str:
-    """Suggest verbs for an unknown word, and say which kind of file has this name; "" without either."""
+    """Suggest verbs for an unknown word, or say which kind of file has this name; "" if there is neither."""
     from brickd.recording.mistaken_files import what_it_is
 
-    # A path has no meaning as a verb, and its spelling says nothing.
+    # A path is never a verb, and a similar spelling means nothing.
     names = "" if "." in word or "/" in word else " or ".join(f"`{name}`" for name in meant(word))
     hint = f" Did you mean {names}?" if names else ""
     if (kind := what_it_is(word)) is not None:
@@ -121,7 +121,7 @@ def brickd() -> None:
 def main() -> int:
     """Run `brickd` with the arguments of this process and return its exit code."""
     if sys.stdout is None:
-        # The caller closed a standard descriptor (`>&-`). Without this, the next opened file would become descriptor 1.
+        # The caller closed a standard descriptor (`>&-`). Without this, the next file would be opened as descriptor 1.
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     if isinstance(sys.stdout, io.TextIOWrapper):
         # In an ASCII locale, show the name of a worker with escapes instead of failing.

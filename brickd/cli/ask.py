@@ -1,6 +1,6 @@
-"""Gets the answer to the query of a verb, and prints the notes about the answer on stderr.
+"""Gets the answer to a verb's query, and prints the answer's notes on stderr.
 
-Owns: the notes, and the progress display. Must not know: single views, where an answer comes from.
+Owns: the notes, and the progress display. Must not know: individual views, where an answer comes from.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def asked(name: str, query: Query, *, recordings: Sequence[str] = ()) -> Documen
 
 
 def ask_daemon(name: str, query: Query, *, post: bool = False) -> Document:
-    """Send the daemon a query or an order that only the daemon can answer.
+    """Send the daemon a query or an order that only a daemon can answer.
 
     Raises:
         NoAnswer: there is no daemon.

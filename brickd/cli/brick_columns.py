@@ -1,7 +1,7 @@
 """The columns of tables of bricks, shared by several verbs.
 
-Owns: the brick's name, the columns that identify a row, optional columns and their option. Must not know: single verbs.
-Invariant: a column that the user requested is shown on a screen of any width.
+Owns: the brick's name, the columns that identify a row, optional columns and their option. Must not know: individual
+verbs. Invariant: a requested column is shown on a screen of any width.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def name(entry: dict[str, Any]) -> str:
 
 
 def bounds(entries: Iterable[dict[str, Any]], screen: Screen) -> list[str]:
-    """Return a finished line that explains the mark; [] if no brick is marked."""
+    """Return the line that explains the mark, ready to print; [] if no brick is marked."""
     note = f"{_BOUND} an upper bound, not a measurement: the time until the program waited for the device"
     return [escape.text(note, screen.width)] if any(entry["bounded"] for entry in entries) else []
 
 
 def over(document: dict[str, Any]) -> str:
-    """Return the period of a document as a suffix; "" if the document has everything since the start."""
+    """Return the period of a document as a suffix; "" if the document covers all time since the start."""
     length_ns = document["over_ns"]
     if length_ns is None:
         return ""
@@ -72,5 +72,5 @@ def identity_columns(document: dict[str, Any]) -> list[Figure]:
 
 
 def nothing(document: dict[str, Any]) -> str:
-    """Return the text that is shown if no span was counted."""
+    """Return the text to show if no span was counted."""
     return "no spans yet" if document["over_ns"] is None else f"no spans in the{over(document)[1:]}"

@@ -44,7 +44,7 @@ _FIGURES = (
     Figure(Column("FLOP/S IN BRICK", "right", spare=17), "flops_per_second_in_brick", units.count),
     Figure(Column("FLOP/BYTE", "right", spare=18), "flops_per_byte", _ratio),
 )
-# Shown only if an entry has a value. Rates need a period, and FLOPs need operations that the program reports.
+# Shown only if an entry has a value. Rates need a period, and FLOPs need a program that reports operations.
 _SOMETIMES = {
     "count_per_second", "elements_per_second", "max_ns", "flops_per_second_in_brick", "flops_per_byte",
 }  # fmt: skip
@@ -79,7 +79,7 @@ def _render(document: dict[str, Any], screen: Screen, more: Sequence[str]) -> li
     entries, rest = document["bricks"], document["rest"]
     if not entries:
         return [brick_columns.nothing(document)]
-    # A single worker has no worst worker, and the last day is kept by service.
+    # A single worker has no worst worker; the last day has only totals of services.
     figures = [
         *brick_columns.identity_columns(document),
         *brick_columns.with_optional(_FIGURES, more),

@@ -1,6 +1,6 @@
 """The verb `calibrate`.
 
-Owns: the options that replace a measurement, the screen of peaks. Must not know: how a peak is measured, the form of
+Owns: the options that replace a measurement, the screen of peaks. Must not know: how a peak is measured, the format of
 the file. Invariants: The saved peaks are replaced only after a complete measurement without contradictions. Values that
 the user gave are shown as given, and lower bounds are shown as lower bounds.
 """
@@ -122,7 +122,7 @@ def _known(path: Path) -> Sequence[Device]:
 
 
 def _require_this_machine(known: Sequence[Device]) -> None:
-    """Raise a BrickdError if the saved peaks are of another machine, because they cannot be compared with this one."""
+    """Raise a BrickdError if the saved peaks belong to another machine, because the machines cannot be compared."""
     for device in known:
         if device.source == "measured" and device.machine is not None and device.machine != here():
             other, this = peak_words.machine(asdict(device.machine)), peak_words.machine(asdict(here()))

@@ -1,8 +1,8 @@
-"""The verb `completion`, and what a shell completes.
+"""The verb `completion`, and the words that a shell offers as completions.
 
-Owns: the offered words. Must not know: the work of a verb. Each start of `brickd` imports this module. This module
-imports a verb only to complete the arguments of that verb. Invariants: A completion prints words or nothing, never an
-error. The name of a worker is offered only if every shell reads it literally without quotes, so that a shell never
+Owns: the offered words. Must not know: what a verb does. Each start of `brickd` imports this module. This module
+imports a verb only to complete the arguments of that verb. Invariants: A completion prints words or nothing, but never
+an error. The name of a worker is offered only if every shell reads it literally without quotes, so that a shell never
 executes a part of a name.
 """
 
@@ -135,7 +135,7 @@ def complete_sources(_: click.Context, __: click.Parameter, incomplete: str) -> 
 
 
 def with_recordings(names: Complete | None) -> Complete:
-    """Return a completion of both names and files of recordings."""
+    """Return a function that completes both names and files of recordings."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
         import glob

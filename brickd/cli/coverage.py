@@ -1,7 +1,7 @@
 """The verb `coverage`.
 
-Owns: the screen of the coverage. Must not know: how coverage is judged. Invariants: Differences come first, then sites
-that were not compared, by reason. Omitted sites are counted.
+Owns: the screen of the coverage. Must not know: how coverage is judged. Invariants: Differences come first, then the
+sites that were not compared, grouped by reason. Omitted sites are counted.
 """
 
 from __future__ import annotations

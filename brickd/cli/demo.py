@@ -156,7 +156,6 @@ def _wait(for_what: Callable[[], bool], processes: Sequence[Process], otherwise:
 
 
 def _until(moment: float, processes: Sequence[Process]) -> None:
-    """Show progress until `moment`."""
     steps = max(1, round((moment - time.monotonic()) * 10))
     with click.progressbar(length=steps, label="running", file=sys.stderr, show_eta=False) as bar:
         while time.monotonic() < moment:

@@ -24,7 +24,7 @@ DIFFER = ("diverged", "routing")  # the verdicts of a difference
 
 
 def render(document: dict[str, Any], screen: Screen, every: bool, context: int | None, *, times: bool) -> list[str]:
-    """Return the lines; `times` says whether to show times, too, if no numbers can be compared."""
+    """Return the lines; `times`: whether to show times even if no numbers can be compared."""
     if document["verdict"] == "not_comparable":  # the error at the end says this
         return _times(document["timing"], screen, every)[1:] if times else []
     title, *more = document["headlines"]
@@ -46,7 +46,7 @@ def render(document: dict[str, Any], screen: Screen, every: bool, context: int |
 
 
 def _both(first: dict[str, Any], screen: Screen) -> list[str]:
-    # a worker may not have this weight
+    # the worker may lack this weight
     held = [side for side in (first["a"], first["b"]) if side["checksum"] is not None]
     return tables.figures(_STATISTICS, held, screen.width)
 
@@ -71,7 +71,6 @@ def _apart(sites: Sequence[dict[str, Any]], screen: Screen, room: int | None) ->
 
 
 def _place(first: dict[str, Any] | None, sites: Sequence[dict[str, Any]]) -> int | None:
-    """Return the index of the first difference among the sites."""
     if first is None:
         return None
     where = first["kernel"], first["layer"]
@@ -106,7 +105,10 @@ def _counted(document: dict[str, Any]) -> Iterator[str]:
 
 
 def _other_classes(document: dict[str, Any]) -> Iterator[str]:
-    """Return the verdicts by other classes of evidence. Outputs that were not compared are reported elsewhere."""
+    """Return the verdicts from other classes of evidence.
+
+    Outputs that were not compared are reported elsewhere.
+    """
     for each in document["evidence_classes"]:
         if each["verdict"] == "unproven" and each["evidence"] == "weights" != document["evidence"]:
             yield f"by weights: unproven: {each['why']}"
@@ -119,7 +121,6 @@ def _other_classes(document: dict[str, Any]) -> Iterator[str]:
 
 
 def _unseen(seen: dict[str, Any]) -> Iterator[str]:
-    """Count the fingerprints that were not compared, by reason."""
     steps = seen["steps"] or {}
     counts = [
         (seen["lone"], "fingerprint without a counterpart", "fingerprints without a counterpart"),
@@ -137,7 +138,7 @@ def _unseen(seen: dict[str, Any]) -> Iterator[str]:
 
 
 def _times(timing: dict[str, Any] | None, screen: Screen, every: bool) -> list[str]:
-    """Return the bricks whose times differ; `~` marks a difference that may be chance."""
+    """Return the bricks whose times differ; `~` marks a difference that may be due to chance."""
     if timing is None or not timing["bricks"]:
         return []
     a, b = (units.listed(timing[side], most=1) for side in ("a", "b"))

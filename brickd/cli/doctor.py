@@ -1,8 +1,8 @@
 """The verb `doctor`.
 
-Owns: how findings are shown. Must not know: single checks. Invariants: Findings that need a fix come first, each with
-its complete fix on the next line, on a terminal of any width. Checks without a problem are counted. This verb runs even
-if no other verb works.
+Owns: how findings are shown. Must not know: individual checks. Invariants: Findings that need a fix come first, each
+with its complete fix on the next line, on a terminal of any width. Checks without a problem are counted. This verb runs
+even if no other verb works.
 """
 
 from __future__ import annotations

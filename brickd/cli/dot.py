@@ -1,8 +1,8 @@
 """The tree as a graph: text in the language of Graphviz, for `dot -Tsvg`.
 
-Owns: the look of nodes and edges, how a name becomes a label. Must not know: how places are merged, files. Invariants:
-Any name is only text in the picture: a name cannot form an escape of the language or an HTML entity. The same document
-always gives the same text. All omitted nodes below a node become one node with their number.
+Owns: how nodes and edges look, how a name becomes a label. Must not know: how places are merged, files. Invariants: Any
+name is shown as plain text in the picture: a name cannot form an escape of the language or an HTML entity. The same
+document always gives the same text. All omitted nodes below a node become one node that shows how many they are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KINDS = {
     "kernel": ("#aceebb", "ellipse"),
     "transfer": ("#fae17d", "hexagon"),
 }
-# For each kind of child node: a brick contains bricks, launches kernels, makes transfers.
+# The label of an edge, for each kind of child node: a brick contains bricks, launches kernels, makes transfers.
 _EDGES = {
     "kernel": 'label="launches", style="bold", color="#1a7f37"',
     "transfer": 'label="moves", style="dotted", color="#9a6700"',

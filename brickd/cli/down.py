@@ -52,7 +52,6 @@ def down(wait: float, output: str) -> None:
 
 
 def _holder(here: Runtime) -> int | None:
-    """Return the number of the process that holds the daemon's lock."""
     try:
         fd = os.open(here.lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:

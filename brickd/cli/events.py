@@ -63,7 +63,7 @@ def _missed(count: int) -> None:
 
 
 def _none(query: EventsQuery, document: dict[str, Any]) -> str:
-    """Return the text that is shown without an event. For older events, the text has the command to list them."""
+    """Return the text to show if there is no event. It has the command that lists older events, if any."""
     newest = document["newest"]
     if not newest:
         return "nothing has happened yet"
@@ -78,7 +78,7 @@ def _render(events: Sequence[Event], seen: Screen, empty: str = "") -> list[str]
 
 
 def _lines(event: Event, seen: Screen) -> list[str]:
-    """Return the lines of an event, uncut. The next command is always on a single line."""
+    """Return the lines of an event; nothing is cut. The next command is always on a single line."""
     said = f"{event['time']}  {event['kind']}  {event['text']}"
     first, *others = escape.wrapped(said, None if seen.width is None else max(20, seen.width - 2))
     lines = [first, *(f"  {line}" for line in others)]

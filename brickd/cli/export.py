@@ -1,7 +1,7 @@
 """The verb `export`.
 
-Owns: its options, the report on stderr. Must not know: formats, how spans are read. Invariant: only data goes to stdout
-(`-o -`).
+Owns: the options of `export`, the report on stderr. Must not know: formats, how spans are read. Invariant: only data
+goes to stdout (`-o -`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The health of all workers: conditions, tolerated values, and the line of `status --check`.
 
-Owns: the conditions with their expected values, the line and its document. Must not know: how a status is made.
-Invariants: A condition has the value seen and the value expected, and the next command if these differ. An ignored
-condition is always healthy, and so is a condition whose problems are all silenced. The line shows unhealthy conditions
-first.
+Owns: the conditions with their expected values, the line and its document. Must not know: how a status document is
+made. Invariants: A condition has the observed value, the expected value and, if they differ, the next command. An
+ignored condition is always healthy, and so is a condition whose problems are all silenced. The line shows unhealthy
+conditions first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from brickd.views.common import Document
 
 _PROOFS = ("diverged", "equal", "unproven")  # of several verdicts, the first in this order counts
-# A turn of the daemon's loop takes at most a second, or up to this time if it removes a dead worker.
+# A turn of the daemon's loop takes at most a second, or at most this time if the turn removes a dead worker.
 _STILL_NS = 10_000_000_000
 REQUIRED = ("weights", "outputs", "row", "history")
 _IS = {"stuck": "stuck", "memory": "growing", "slower": "slower than before", "nan": "computes NaN or Inf"}
@@ -71,7 +71,7 @@ class Bounds(Query):
 
 
 class Condition(NamedTuple):
-    """A condition: the values seen and expected, as text; `command` is None if the condition is healthy."""
+    """A condition: the observed and the expected value, as text; `command` is None if the condition is healthy."""
 
     name: str
     healthy: bool
@@ -81,7 +81,7 @@ class Condition(NamedTuple):
 
 
 def check(found: FetchedAnswer, bounds: Bounds, output: str) -> Exit:
-    """Judge a status, and print the line."""
+    """Judge a status document, and print the line."""
     status = noted(found)
     judged = [
         each if each.command is None else each._replace(command=next_command(status, each.command))
@@ -107,7 +107,10 @@ def _line(judged: Sequence[Condition], well: bool, screen: Screen) -> str:
 
 
 def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> list[Condition]:
-    """Judge a status; `missing` describes a daemon that does not answer. None: the daemon answers, or never ran."""
+    """Judge a status; `missing` describes a daemon that does not answer.
+
+    None: the daemon answers, or never ran.
+    """
     workers = status["workers"]
     died = sum(worker["together"] for worker in workers if worker["state"] == "died")
     quarantined = sum(worker["together"] for worker in workers if worker["state"] == "quarantined")
@@ -134,7 +137,7 @@ def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> lis
 
 
 def inactive(status: Document) -> list[Condition]:
-    """Return the conditions that fail `status --check` without options, although no active problem is of their kind."""
+    """Return the conditions that fail `status --check` without options, although no active problem belongs to them."""
     kinds = {each["kind"] for each in status["problems"]}
     judged = conditions(status, None, Bounds())
     return [each for each in judged if not each.healthy and _KINDS.get(each.name) not in kinds]

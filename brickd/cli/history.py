@@ -1,7 +1,7 @@
 """The verb `history`.
 
-Owns: the screen of a history. Must not know: slots of the last day. Invariant: a piece of time without a slot has no
-row, and the next row shows its own begin.
+Owns: the screen of a history. Must not know: slots of the last day. Invariant: a period without a slot has no row, so
+the next row shows the time at which it begins.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""A daemon in this process, and a guardian process that ends the daemon's orders if this process is killed.
+"""A daemon in this process, and a guardian process that withdraws the daemon's orders if this process is killed.
 
-Owns: the directory, descriptors and group of a process with a daemon, and the guardian. Must not know: the work of the
-    daemon.
-Invariants: Whenever the process ends, the daemon ends cleanly: it saves its state and withdraws its orders to workers.
-The guardian has no other task, and ends with the process that it guards.
+Owns: the directory, descriptors and group of a process with a daemon, and the guardian. Must not know: what the daemon
+does. Invariants: However the process ends, the daemon ends cleanly: its state is saved and its orders to workers are
+withdrawn. The guardian has no other task, and ends with the process that it guards.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def group() -> int | None:
 
 
 def descriptors() -> Descriptors:
-    """Raise the limit of open files to the hard limit; return how many workers and clients fit into it.
+    """Raise the limit of open files to the hard limit; return how many workers and clients this limit allows.
 
     Raises:
         DaemonRefused: the limit is too low.
@@ -75,10 +74,10 @@ def draining(
         here: the runtime directory of the daemon.
         group: the group whose members may query the daemon; None without a group.
         numerics_bytes: the limit in bytes of the fingerprints in memory.
-        stays: whether workers that end cleanly leave their segments for the daemon; False for a recording only.
+        stays: whether workers that end cleanly leave their segments for the daemon; False if it only makes a recording.
         targets: the receivers of alarms.
         serves_metrics: whether pages of metrics are made.
-        metrics_textfile: the file for pages of metrics; None: no file.
+        metrics_textfile: the file for pages of metrics; None if no file is written.
 
     Raises:
         DaemonRefused: the daemon may not start.
@@ -150,6 +149,6 @@ def _guard(process: int, here: Runtime, group: int | None) -> None:
             with contextlib.suppress(OSError):
                 os.close(fd)
     select.select([process], [], [])  # waits until the guarded process has ended and its locks are free
-    # If another daemon already runs, nothing is done here, because that daemon ends the orders.
+    # If another daemon already runs, do nothing, because that daemon withdraws the orders.
     with contextlib.suppress(BrickdError), draining(here, group, stays=False):
         pass

@@ -1,8 +1,8 @@
-"""The log file of a daemon in the background.
+"""The log file of a daemon that runs in the background.
 
-Owns: the file, its limit, the redirection of the process's output. Must not know: the content. Invariants: There are at
-most two files, the current log and the previous one. A file exceeds the limit by at most one write. If the log cannot
-be written, the daemon continues without it.
+Owns: the file, its limit, the redirection of the process's output. Must not know: what is logged. Invariants: There are
+at most two files, the current log and the previous one. A file exceeds the limit by at most one write. If the log
+cannot be written, the daemon continues without it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_BYTES = 1 << 20
 
 
 def opened(path: Path, most_bytes: int = MOST_BYTES) -> int:
-    """Open the log. If the old file exceeds the limit, start a new file."""
+    """Open the log. If the old file exceeds the limit, start a new one."""
     with contextlib.suppress(FileNotFoundError):
         if path.lstat().st_size > most_bytes:
             path.replace(path.with_name(f"{path.name}.1"))

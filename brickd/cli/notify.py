@@ -1,6 +1,6 @@
 """The verb `notify`.
 
-Owns: the human text of a test of the targets of alarms. Must not know: how an alarm is sent.
+Owns: the text that describes the result of a test alarm. Must not know: how an alarm is sent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The output of a verb.
 
-Owns: the output options, the four formats, colours, messages on stderr. Must not know: single verbs, the meaning of a
-document. Invariants: Data goes to stdout and messages to stderr. A verb builds one document, and every format,
+Owns: the output options, the four formats, colours, messages on stderr. Must not know: individual verbs, the meaning of
+a document. Invariants: Data goes to stdout and messages to stderr. A verb builds one document, and every format,
 including the human text, is a rendering of it. JSON is ASCII and has no NaN. A string in CSV is neither a formula nor a
 terminal escape. Colours are used only on a terminal, and never with NO_COLOR.
 """
@@ -24,13 +24,13 @@ _FORMATS = ("table", "json", "jsonl", "csv")
 
 
 class Screen(NamedTuple):
-    """The target of human text: its colours and its width. None as width: a pipe, where nothing is cut."""
+    """The target of human text: its colours and its width. A pipe has the width None, and then nothing is cut."""
 
     width: int | None
     colour: bool
 
     def paint(self, line: str, colour: str) -> str:
-        """Return an escaped, finished line, in one of click's colours if the screen has colours."""
+        """Return an escaped line, ready to print, in one of click's colours if the screen has colours."""
         return click.style(line, fg=colour) if self.colour else line
 
 
@@ -57,8 +57,8 @@ def emit(document: Document, output: str, *, table: Callable[[Screen], Iterable[
         document: a document that is valid JSON, with its `schema_version`.
         output: the value from `output_options`.
         table: returns the lines of human text, in which every string of a worker is escaped.
-        rows: the key of the list of rows for jsonl and csv; an empty list gives an empty csv, without titles. None: the
-            document is the only row.
+        rows: the key of the list of rows for jsonl and csv; an empty list gives an empty csv, without titles. If None,
+            the document is the only row.
     """
     elements = [document] if rows is None else document[rows]
     match output:

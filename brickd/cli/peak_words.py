@@ -1,4 +1,4 @@
-"""Words about peaks, shared by `calibrate`, `roofline` and the picture.
+"""Texts about peaks, shared by `calibrate`, `roofline` and the picture.
 
 Owns: how a lower bound, its reason and the load of a measurement are written. Must not know: how a peak is measured.
 Invariants: Strings are not escaped, so the caller escapes them. A lower bound is always marked, and its reason names
@@ -59,7 +59,7 @@ def load(device: Mapping[str, Any], of: Collection[str] | None = None) -> str:
 
 
 def bounds(device: Mapping[str, Any], of: Collection[str] | None = None) -> Sequence[str]:
-    """Say why peaks are only lower bounds, and the next command; [] if all are confirmed."""
+    """Say why peaks are only lower bounds, and which command to run next; [] if all peaks are confirmed."""
     evidence = [(what, each) for what, each in device["evidence"].items() if of is None or what in of]
     lower = [(what, each) for what, each in evidence if each["lower_bound"]]
     lines = [f"{device['name']}, {what}: a lower bound: {_why(each)}" for what, each in lower]

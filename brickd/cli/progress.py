@@ -23,7 +23,7 @@ _COLUMNS = 80  # for a terminal that does not report its width
 
 
 def watch(seconds: float, passes: Passes = time.sleep) -> None:
-    """Show progress for `seconds`. The function `passes` waits for a part of this time; it returns true to stop."""
+    """Show progress for `seconds`. `passes` waits for a part of this time, and returns true to stop."""
     label = f"watching for {seconds:g} s whether a worker moves"
     with click.progressbar(length=_STEPS, label=label, file=sys.stderr, show_eta=False) as bar:
         for _ in range(_STEPS):
@@ -34,10 +34,10 @@ def watch(seconds: float, passes: Passes = time.sleep) -> None:
 
 @contextmanager
 def reading() -> Iterator[Reads]:
-    """Show the progress of reading files if that takes long.
+    """Show the progress of reading files if the reading takes long.
 
     Yields:
-        A function that takes the path of a file, the position in it, and its length.
+        A function that takes the path of a file, the position in the file, and the file's length.
     """
     due = time.monotonic() + _PATIENCE_SECONDS
     shown = False

@@ -1,6 +1,6 @@
 """The verb `prune`.
 
-Owns: the text about a removal. Must not know: how a worker is known to be dead.
+Owns: the text about a removal. Must not know: how brickd finds out that a worker is dead.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def prune(query: WorkersQuery, dry_run: bool, refused: bool, output: str) -> Non
     left = left_behind()[0]
     kept = [each for each in (*left.gone.values(), *left.older) if uuids is None or each.reading.uuid in uuids]
     noted = 0 if dead is not None else asked("status", StatusQuery())["removed"]["unasked_workers"]
-    # Forgetting comes first, because the removals below need room for their records.
+    # Workers are forgotten first, because the removals below need room for their records.
     wanted = bool(kept or noted or removed_file.look(prefix()).full)
     forgotten = sum(gone.workers for gone in kept) if dry_run else _forget(dead, wanted)
     outcome = pruning.prune(remove=not dry_run, refused_too=refused, uuids=uuids, wait=watch)
@@ -111,7 +111,7 @@ def _dead(query: WorkersQuery) -> dict[str, str] | None:
 
 
 def _forget(dead: Mapping[str, str] | None, wanted: bool) -> int:
-    """Forget dead workers in the daemon, or in its checkpoint if `wanted`; return the number of forgotten workers."""
+    """Make the daemon forget dead workers, or its checkpoint if `wanted`; return the number of forgotten workers."""
     try:
         order = Forgetting(() if dead is None else tuple(dead.values()))
         forgotten: int = ask_daemon("forget", order, post=True)["forgotten"]

@@ -1,7 +1,7 @@
 """The command-line arguments and options of a query.
 
-Owns: the translation of a query into arguments and options. Must not know: single queries, where a query is answered.
-Invariant: the command line accepts exactly the parameters of the query.
+Owns: the translation of a query into arguments and options. Must not know: individual queries, where a query is
+answered. Invariant: the command line accepts exactly the parameters of the query.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def asks(
         kind: the kind of query.
         complete: completes the arguments of the verb.
         keyword: the verb's parameter for the query.
-        recorded: whether the verb also takes recordings, as `recordings`; None if the query declares that.
+        recorded: whether the verb also accepts recordings (as `recordings`); None if the query declares it.
     """
     takes_recordings = kind.__name__ in (verb.query for verb in VERBS.values()) if recorded is None else recorded
 
@@ -45,7 +45,7 @@ def asks(
             return verb(**{keyword: query}, **given)
 
         asking: Verb[Result] = with_query
-        # click puts the last declared option first.
+        # click lists the option that was declared last first.
         for name, parameter in reversed(parameters(kind).items()):
             unless = default(kind, name)
             if not parameter.positional:
@@ -102,7 +102,7 @@ def _option(name: str, parameter: Parameter, unless: Any) -> Callable[[Verb[Resu
 
 
 class ParameterType(click.ParamType[Any]):
-    """A click type that lets a parameter parse the value, so that errors name the parameter's option."""
+    """A click type that leaves the parsing to a parameter of the query, so that errors name the parameter's option."""
 
     name = "value"
 

@@ -1,8 +1,8 @@
 """The verb `record`.
 
-Owns: the choice whether the daemon or this process records, the messages about it. Must not know: the content of a
-recording, how its files are fetched. Invariants: No existing file is overwritten. However the recording ends, its files
-are kept and a message gives their path. If the client disconnects, the daemon ends the recording.
+Owns: the choice whether the daemon or this process records, and the messages about this choice. Must not know: the
+content of a recording, how its files are fetched. Invariants: No existing file is overwritten. However the recording
+ends, its files are kept and a message gives their path. If the client disconnects, the daemon ends the recording.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _require_free(out: Path) -> None:
 
 
 def _following(first: Path) -> list[Path]:
-    """Return existing files with names that the later files of this recording would get."""
+    """Return existing files whose names the later files of this recording would need."""
     numbers = re.compile(rf"{re.escape(first.name.removesuffix(SUFFIX))}\.[1-9][0-9]*{re.escape(SUFFIX)}")
     try:
         return sorted(path for path in first.parent.iterdir() if numbers.fullmatch(path.name))

@@ -1,8 +1,8 @@
 """Fetches the daemon's recordings.
 
-Owns: the ways to fetch a file: by a link if possible, else by a copy from the daemon. Must not know: the recorder, the
-content of a file. Invariants: The daemon keeps a file until all of it is at its new path. No existing file is
-overwritten. After any failure a message says where the file is.
+Owns: how a file is fetched: as a link if possible, else as a copy that the daemon sends. Must not know: the recorder,
+the content of a file. Invariants: The daemon keeps a file until the whole content is at the new path. No existing file
+is overwritten. After any failure a message says where the file is.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _linked(path: Path, out: Path, asked: RecordedFile) -> bool:
 
 
 def _copied(out: Path, asked: RecordedFile, length: int) -> None:
-    """Copy a file from the daemon, then tell the daemon to remove its own."""
+    """Copy a file from the daemon, then tell the daemon to remove its own file."""
     draft = out.with_name(f".{out.name}.{os.getpid()}")
     pieces = client.ask("record/file", to_query(asked), seconds=_FILE_SECONDS).pieces()
     fd = os.open(
@@ -114,7 +114,7 @@ def _settled(directory: Path) -> None:
 
 
 def _shown(pieces: Iterator[bytes], length: int) -> Iterator[bytes]:
-    """Forward the pieces of a file; show progress if that takes long."""
+    """Forward the pieces of a file; show progress if this takes long."""
     begun, received = time.monotonic(), 0
     try:
         for piece in pieces:

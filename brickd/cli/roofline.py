@@ -1,8 +1,8 @@
 """The verb `roofline`.
 
 Owns: the screen of distances, the file of the picture. Must not know: segments, how a distance is computed. Invariants:
-Bricks that are omitted, unknown or above their roof are counted. A message says if the peaks are of another machine,
-were measured under load, are only lower bounds, or are lower than what a brick reached. A column has one unit.
+Bricks that are omitted, unknown or above their roof are counted. A message says if the peaks belong to another machine,
+were measured under load, are only lower bounds, or are lower than a rate that a brick reached. A column has one unit.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _roof(found: dict[str, Any]) -> str:
 
 
 def _too_low(found: dict[str, Any]) -> list[str]:
-    """Say that bricks exceed the peak, with the next command."""
+    """Say that bricks exceed the peak, and which command to run next."""
     above, device = found["above"], found["device"]
     measure = "measure it again: brickd calibrate"
     if device["source"] == "given":

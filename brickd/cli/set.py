@@ -1,6 +1,6 @@
 """The verb `set`.
 
-Owns: the text about changed and current settings. Must not know: how a setting is applied.
+Owns: the text that describes changed and current settings. Must not know: how a setting is applied.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The verb `silence`.
 
-Owns: the human text about silenced problems. Must not know: how long a problem lasts, the effects of a silence.
+Owns: the text that describes silenced problems. Must not know: how long a problem lasts, the effects of a silence.
 """
 
 from __future__ import annotations

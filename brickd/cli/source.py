@@ -84,7 +84,6 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _first(names: Sequence[str]) -> str:
-    """Return the first name, and how many other names there are."""
     return "" if not names else names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1:,}"
 
 

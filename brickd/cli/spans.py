@@ -74,7 +74,6 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _begin(ns: int) -> str:
-    """Return the time of day, to the microsecond."""
     return f"{rfc3339(ns)[11:19]}.{ns // 1000 % 1_000_000:06}"
 
 

@@ -69,7 +69,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _side_by_side(finding: dict[str, Any], screen: Screen) -> list[str]:
-    """Return the workers in one brick, the outliers first; omitted workers are counted."""
+    """Return a line for each worker in one brick, the outliers first; omitted workers are counted."""
     cost = f"costs {units.duration(finding['cost_ns_per_s'])}/s, {units.percent(finding['cost_percent'])} of the time"
     title = f"{finding['brick']} of {finding['service']}: {cost}, {finding['confidence']} confidence"
     if finding["corroborated_by"]:
@@ -83,7 +83,6 @@ def _side_by_side(finding: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _none_slow(document: dict[str, Any]) -> Iterator[str]:
-    """Return lines about the coverage, for a verdict that names no worker."""
     compared = document["compared"]
     seconds = units.duration(compared["length_ns"])
     if compared["slots"] < compared["slots_wanted"]:

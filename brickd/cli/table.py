@@ -2,8 +2,8 @@
 
 Owns: alignment, padding, and the cutting of wide tables. Must not know: the meaning of the cells, terminals, colours (a
 caller paints complete lines). Invariants: This module escapes every cell, so callers pass strings without escapes.
-Columns are aligned by display width. If a width is given, no line is wider. Numbers (right-aligned columns) are cut
-only if no text can be cut any more and no column can be omitted.
+Columns are aligned by display width. If a width is given, no line is wider than that. Numbers (in right-aligned
+columns) are cut only as a last resort, if no text can become shorter and no column can be omitted.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ class Column(NamedTuple):
     Attributes:
         title: the text above the cells.
         align: "left" for text, "right" for numbers.
-        spare: if not all columns fit, the column with the highest number is omitted first; 0 is never omitted.
+        spare: if not all columns fit, those with the highest `spare` are omitted first; 0: the column is never omitted.
     """
 
     title: str
@@ -53,7 +53,7 @@ def figures(shown: Sequence[Figure], entries: Iterable[Mapping[str, Any]], width
 
 
 def lines(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int | None = None) -> list[str]:
-    """Lay out the table: titles, then one line per row, without trailing blanks. The cells are not escaped yet.
+    """Lay out the table: titles, then one line per row, without trailing blanks. The cells must not be escaped yet.
 
     `width` is the largest display width of a line; with None, no line is cut.
     """
@@ -71,7 +71,7 @@ def lines(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int |
 
 
 def _kept(widths: Sequence[int], columns: Sequence[Column], width: int) -> list[int]:
-    """Return the columns that stay when others are omitted, so that the text has a readable width."""
+    """Return the columns that remain when enough others are omitted to give the text a readable width."""
     wanted = [
         min(each, _READABLE) if column.align == "left" else each for each, column in zip(widths, columns, strict=True)
     ]

@@ -1,7 +1,7 @@
 """The verb `tree`.
 
-Owns: how a tree is drawn, which form is printed. Must not know: segments, the meaning of a node's numbers. Invariants:
-The numbers are left of the tree, so that a deep tree never pushes them off the screen. Branches are drawn if there is
+Owns: how a tree is drawn, which form is printed. Must not know: segments, the meaning of a node's figures. Invariants:
+The figures are left of the tree, so that a deep tree never pushes them off the screen. Branches are drawn if there is
 room, and a node that is too deep for branches shows its depth as a number. No line is wider than the screen.
 """
 
@@ -27,7 +27,7 @@ from brickd.query.queries import TreeQuery
 _NAME_WIDTH, _KERNEL_WIDTH = 16, 26
 _FIGURES_WIDTH = 26
 _INDENT = 4
-# How many levels get branches: at least, before figures are omitted, and on a screen without a limit.
+# How many levels get branches: in any case, before figures are omitted, and if the screen has no limit.
 _FEWEST, _WANTED, _MOST = 3, 6, 24
 
 _FIGURES = (
@@ -146,7 +146,7 @@ def _name_width(line: _Line) -> int:
 
 
 def _shapes_width(lines: Iterable[_Line], most: int) -> int:
-    """Return the width of the widest line, up to `most`, that shows a kernel with its first shape."""
+    """Of the lines that show a kernel with its first shape and are at most `most` wide, return the largest width."""
     kernels = (line for line in lines if line.node.get("kernel"))
     widths = (_INDENT * line.depth + escape.width(escape.text(tree_notes.shaped(line.node))) for line in kernels)
     return max((width for width in widths if width <= most), default=0)
@@ -182,7 +182,7 @@ def _lines(document: dict[str, Any]) -> Iterator[_Line]:
 
 
 def _left_out(above: list[Node], depth: int) -> Iterator[_Line]:
-    """Remove the nodes at this depth or deeper from `above`; return a line for each that has omitted children."""
+    """Remove the nodes at this depth or deeper from `above`; yield a line for each one with omitted children."""
     while above and above[-1]["depth"] >= depth:
         node = above.pop()
         if node["hidden_nodes"]:
@@ -194,7 +194,7 @@ def _left(depth: int, of: Node) -> _Line:
 
 
 def _drawn(lines: Iterable[_Line], levels: int) -> Iterator[str]:
-    """Return each line with its branch. Below the last drawn level, a line has its depth as a number."""
+    """Return each line with its branch. Lines below the last drawn level have their depth as a number instead."""
     open_branches: list[bool] = []  # whether the branch at each depth continues
     for line in lines:
         del open_branches[line.depth :]

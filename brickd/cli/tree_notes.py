@@ -1,8 +1,7 @@
-"""The text about kernels, transfers, functions, tasks, and the critical path.
+"""The texts about kernels, transfers, functions, tasks, and the critical path.
 
 Owns: the words and the screen of the critical path. Must not know: segments, the drawing of trees. Invariants: `named`
-returns a string without escapes, which is escaped when it is drawn. Finished lines are escaped here. Omitted entries
-are counted.
+returns a string that is escaped later, when it is drawn. All other lines are escaped here. Omitted entries are counted.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ def shaped(node: Entry) -> str:
 
 
 def counted(node: Entry) -> int | None:
-    """Return how often a node was launched, moved, or completed."""
+    """Return how often a node was launched, moved data, or completed."""
     if node["kernel"] is not None:
         return int(node["kernel"]["launches"])
     if node["transfer"] is not None:
@@ -107,7 +106,7 @@ def _of(part: int, whole: int) -> str:
 
 
 def notes(document: Entry, screen: Screen) -> list[str]:
-    """Return the finished lines below a tree; [] if there are no launches and transfers."""
+    """Return the lines below a tree, ready to print; [] if there are neither launches nor transfers."""
     lines = []
     if (slowest := document["slowest_kernel"]) is not None:
         lines.append(_slowest(slowest))
@@ -147,7 +146,7 @@ def _returned(each: Entry) -> str:
 
 
 def critical(document: Entry, screen: Screen) -> list[str]:
-    """Return the finished lines about the critical path, the slack, and circular needs."""
+    """Return the lines about the critical path, the slack, and circular needs, ready to print."""
     path = document["critical_path"]
     length_ns = path["length_ns"]
     # Workers run in parallel, so the sum of their times is not wall time.
@@ -170,7 +169,6 @@ def critical(document: Entry, screen: Screen) -> list[str]:
 
 
 def _steps(steps: Sequence[Entry], length_ns: int, screen: Screen) -> Iterator[str]:
-    """Return the longest steps, in the order of the path."""
     largest = sorted(range(len(steps)), key=lambda number: (-steps[number]["own_ns"], number))[:_STEPS]
     shown = [steps[n] | {"share_percent": 100 * steps[n]["own_ns"] / length_ns} for n in sorted(largest)]
     yield from tables.figures(_shown(_PATH, shown), shown, screen.width)

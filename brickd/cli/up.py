@@ -1,6 +1,6 @@
 """The verb `up`.
 
-Owns: the start in the background, the messages about the daemon's start and end. Must not know: the work of a daemon.
+Owns: the start in the background, the messages about the daemon's start and end. Must not know: what a daemon does.
 Invariants: The daemon is reported as running only after it answers. If a start in the background fails, the command
 reports why.
 """
@@ -137,8 +137,6 @@ class _Door(NamedTuple):
 
 
 class _MetricsTo(NamedTuple):
-    """Where metrics go."""
-
     door: _Door | None
     textfile: Path | None
 
@@ -217,7 +215,7 @@ def _run(
         async def serve() -> None:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                # nohup or the shell of a script ignores some signals
+                # if nohup or the shell of a script made the process ignore a signal, it stays ignored
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     loop.add_signal_handler(number, stop)
             if http is not None:

@@ -1,8 +1,8 @@
 """Shows a document repeatedly.
 
-Owns: when the document is requested, how it replaces the previous one. Must not know: the content. Invariants: On a
-terminal, nothing of the previous screen remains and nothing scrolls. On a pipe, each document is one line, or one
-screen and an empty line, written at once. The same notes are not printed twice in a row.
+Owns: when the document is requested, how it replaces the previous one. Must not know: what the document shows.
+Invariants: On a terminal, nothing of the previous screen remains and nothing scrolls. On a pipe, each document is one
+line, or one screen and an empty line, written at once. The same notes are not printed twice in a row.
 """
 
 from __future__ import annotations

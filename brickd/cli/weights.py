@@ -104,7 +104,7 @@ def weights(
 def _rescanned(query: WeightsQuery, seconds: float) -> tuple[Document, bool]:
     """Rescan the workers' weights; return the document, and whether all workers have finished.
 
-    A worker has finished if all readings of its tensors are newer than the order.
+    A worker has finished once it has read all its tensors after the order.
     """
     began_ns = time.monotonic_ns()
     before = {worker["worker"]: worker["scans"] for worker in ask_daemon("weights", query)["workers"]}
@@ -189,7 +189,7 @@ def _error(row: Mapping[str, Any]) -> str:
 
 
 def _wanted(row: Mapping[str, Any]) -> str | None:
-    """Return the expected checksum; "unknown" if the workers disagree and none is the reference."""
+    """Return the expected checksum; "unknown" if the workers disagree and none of them is the reference."""
     return None if row["why"] == "disagree" else row["checksum_against"]
 
 

@@ -1,7 +1,7 @@
-"""Words shared by several verbs: cells of numbers, the rows of workers, a problem.
+"""Texts shared by several verbs: cells with numbers, the rows of workers, a problem.
 
-Owns: the words that verbs share. Must not know: single verbs. Invariants: Cells are not escaped, because the table
-escapes them. Finished lines are escaped here.
+Owns: the texts that verbs share. Must not know: individual verbs. Invariants: Cells are not escaped, because the table
+escapes them. Complete lines are escaped here.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def no_workers(document: dict[str, Any]) -> str:
 
 
 def identifier(number: int | str | None) -> str:
-    """Format a number that is a name, such as a layer, a thread or a checksum."""
+    """Format a number that identifies something, such as a layer, a thread or a checksum."""
     return "-" if number is None else str(number)
 
 
@@ -70,8 +70,8 @@ def lost(entry: dict[str, Any]) -> str:
 def worker_row(worker: dict[str, Any]) -> dict[str, Any]:
     """Return the entry of a worker with its cells STATE, SPANS, LOST and OPEN NOW.
 
-    The state has a mark if the worker does not record as usual. Of the innermost open span in each thread, OPEN NOW
-    shows the one that began first.
+    The state has a mark if the worker does not record as usual. Each thread has an innermost open span; OPEN NOW shows
+    the one of these that began first.
     """
     setting = worker["set"] or {}
     mark = ", off" if setting.get("recording") == "off" else ", spans" if setting.get("spans") == "on" else ""
@@ -91,12 +91,12 @@ def more(number: int, one: str, then: str = "", several: str | None = None) -> l
 
 
 def silenced(problems: Sequence[dict[str, Any]]) -> list[str]:
-    """Return a finished line that counts the silenced problems; [] if there are none."""
+    """Return the line that counts the silenced problems, ready to print; [] if there are none."""
     return [f"{units.many(len(problems), 'silenced problem')}: brickd silence"] if problems else []
 
 
 def removed(of: dict[str, int], screen: Screen) -> list[str]:
-    """Return a finished line that counts the spans of removed workers; [] if there are none."""
+    """Return the line that counts the spans of removed workers, ready to print; [] if there are none."""
     if not of["workers"]:
         return []
     line = f"removed  {units.many(of['spans'], 'span')} of {units.many(of['workers'], 'worker')}, in no total"
@@ -104,7 +104,7 @@ def removed(of: dict[str, int], screen: Screen) -> list[str]:
 
 
 def numerics(services: Sequence[dict[str, Any]], coverage: str = "brickd coverage") -> str:
-    """Say how much of the numerics was compared, in a string without escapes; `coverage` is the next command."""
+    """Say how much of the numerics was compared, in a string that is not escaped; `coverage` is the next command."""
     by_input = [service for service in services if service["input"] is not None]
     by_weights = [service["weights"] for service in services if service["weights"] is not None]
     unseen = [units.many(n, *words) for key, *words in _UNSEEN if (n := _total(by_input, "unseen", key))]
@@ -117,7 +117,7 @@ _CALLED = {"weights": "weights", "input": "outputs"}
 
 
 def unproven(evidence: Iterable[dict[str, Any]], document: dict[str, Any], screen: Screen) -> list[str]:
-    """Return the unproven evidence of each service, with the next command, as finished lines."""
+    """Return a line about the unproven evidence of each service, with the next command, ready to print."""
     services: dict[str, list[dict[str, Any]]] = {}
     every = list(evidence)
     by_row = {each["service"] for each in every if each["evidence"] == "row" and each["verdict"] != "unproven"}
@@ -139,7 +139,7 @@ def unproven(evidence: Iterable[dict[str, Any]], document: dict[str, Any], scree
 
 
 def _with_command(text: str, following: str, screen: Screen) -> str:
-    """Return a text and the next command as a finished line. Only the text may be cut."""
+    """Return the line that has a text and the next command, ready to print. Only the text may be cut."""
     following = escape.text(following)
     room = None if screen.width is None else max(20, screen.width - escape.width(following) - 2)
     return screen.paint(escape.text(text, room), "yellow") + f"  {following}"
@@ -166,7 +166,7 @@ def _by_input(services: Sequence[dict[str, Any]], coverage: str) -> str:
 
 
 def _by_row(services: Sequence[dict[str, Any]]) -> list[str]:
-    """Say how many rows were compared, and how many sites have none; [] if none were looked for."""
+    """Say how many rows were compared, and how many sites have no rows; [] if no site was examined for rows."""
     rows = _total(services, "row", "rows")
     unknown = Counter[str]()
     for service in services:
@@ -199,7 +199,7 @@ def _by_weights(services: Sequence[dict[str, Any]]) -> str:
 
 
 def weights_read(services: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the age of the compared weights: of those that are read again, and of those that are read only at load."""
+    """Return the ages of the compared weights: those that are read again, and those that are read only at load."""
     once = sum(service.get("load_only", 0) for service in services)  # an older daemon does not send this key
     if not once:
         return _ago([service["age_ns"] for service in services])
@@ -211,13 +211,11 @@ def weights_read(services: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _ago(ages: Sequence[int | None]) -> list[str]:
-    """Format the largest age; [] if an age is unknown."""
     known = [age for age in ages if age is not None]
     return [f"{units.duration(max(known))} ago"] if known and len(known) == len(ages) else []
 
 
 def _weights_unseen(services: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Count the weights that were not compared, by reason."""
     reasons: Counter[str] = Counter()
     for service in services:
         reasons.update(service["unseen"]["not_comparable"])
@@ -226,13 +224,13 @@ def _weights_unseen(services: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def problem(found: dict[str, Any], screen: Screen) -> list[str]:
-    """Return a problem with its id and the next command, as finished lines."""
+    """Return the lines of a problem, with its id and the next command, ready to print."""
     until = f"  (silenced until {found['silenced_until']})" if found["silenced_until"] else ""
     return finding(f"{found['id']} {found['text']}", found["command"], screen, until)
 
 
 def finding(text: str, command: str, screen: Screen, note: str = "") -> list[str]:
-    """Return a finding and the next command, as finished lines; neither is cut."""
+    """Return the lines of a finding and the next command, ready to print; nothing is cut."""
     wrapped = escape.wrapped(text, None if screen.width is None else max(20, screen.width - 2))
     lines, after = [f"{'  ' if n else '! '}{line}" for n, line in enumerate(wrapped)], f"{escape.text(command)}{note}"
     painted = [screen.paint(line, "yellow") for line in lines]

@@ -1,1 +1,1 @@
-"""The client of a daemon. This package knows no views."""
+"""The client of a daemon. This package does not know the views."""

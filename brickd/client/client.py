@@ -1,8 +1,8 @@
 """The client of a daemon: connects to the socket, sends a request, reads the answer.
 
-Owns: HTTP to the daemon, the timeouts, the reason for a missing answer. Must not know: views, what callers do without a
-daemon. Invariants: If there is no daemon, a call costs one system call and no import. Any answer becomes a document or
-an error. An error that the daemon reports is raised unchanged.
+Owns: HTTP to the daemon, the timeouts, why there is no answer. Must not know: views, what callers do without a daemon.
+Invariants: If there is no daemon, a call makes one system call and imports nothing. Any answer, even an invalid one,
+becomes a document or an error. An error that the daemon reports is raised unchanged.
 """
 
 from __future__ import annotations
@@ -47,10 +47,9 @@ class NoAnswer(NoDaemon):
     """No daemon answers.
 
     Attributes:
-        why: none: there is no socket. stale: no process listens there. silent: no answer came in time. broken: the
+        why: none: there is no socket. stale: no process listens there. silent: no answer arrived in time. broken: the
             daemon ended while it answered. strange: the answer is invalid. elsewhere: the daemon's segments have
-            another prefix.
-            busy: the daemon has too many clients.
+            another prefix. busy: the daemon has too many clients.
         what: the reason in words, without advice.
     """
 
@@ -162,7 +161,7 @@ class Asked:
 def ask(path: str, query: Iterable[tuple[str, str]] = (), *, post: bool = False, seconds: float = 0.0) -> Asked:
     """Send a request for a path of the daemon's API.
 
-    `seconds` is how long the work takes; it is added to the timeout.
+    `seconds` is how long the work takes; the timeout is extended by it.
 
     Raises:
         NoAnswer: there is no daemon.
@@ -186,7 +185,7 @@ def ask(path: str, query: Iterable[tuple[str, str]] = (), *, post: bool = False,
 
 
 def unlike(error: Exception) -> OtherVersion | None:
-    """Return the error to raise if `error` may be caused by a daemon of another build; else None."""
+    """Return the error to raise instead of `error` if a daemon of another build may have caused it; else None."""
     place = runtime().socket
     if place not in _answering or (theirs := _build() or Build(None)) == ours():
         return None
@@ -195,7 +194,6 @@ def unlike(error: Exception) -> OtherVersion | None:
 
 
 def _build() -> Build | None:
-    """Return the build of the daemon; None if it does not answer."""
     import json
 
     with contextlib.suppress(BrickdError), ask("")._read() as file:

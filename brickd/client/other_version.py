@@ -1,10 +1,10 @@
-"""The build of a brickd (its version and a digest of its sources), and the rule for a daemon of another build.
+"""The build of a brickd (its version and a digest of its sources), and how to treat a daemon of another build.
 
 Owns: how a build is looked up, how an answer is decoded, which of two builds to upgrade. Must not know: sockets, views.
-Invariants: A look-up imports nothing. Two installations with the same sources have the same build, wherever they are.
-Within a `schema_version`, keys are only added. So the new keys in the answer of a newer daemon are ignored. The answer
-of an older daemon may not have a key. Reading that key raises `OtherVersion`, never KeyError. No key has a default
-here, because a status without its list of problems would look healthy.
+Invariants: Looking up a build imports nothing. Two installations with the same sources have the same build, wherever
+they are. Within a `schema_version`, keys are only added. So the new keys in the answer of a newer daemon are ignored. A
+key may be missing in the answer of an older daemon. Reading a missing key raises `OtherVersion`, never KeyError.
+Missing keys get no default here, because a status without its list of problems would look healthy.
 
 A daemon looks up its build once, when it starts, because an upgrade may replace the installed files while it runs.
 """
@@ -27,7 +27,7 @@ class Build(NamedTuple):
 
     Attributes:
         version: the version of the distribution; None if unknown, or in a bare source tree.
-        sources: the digest of the sources; None if unknown, as for an older brickd, which does not report it.
+        sources: the digest of the sources; None if unknown, for example because an older brickd does not report it.
     """
 
     version: str | None
@@ -85,7 +85,7 @@ def other_version(daemon: str, theirs: Build, what: str) -> OtherVersion:
 
 
 def compared(theirs: Build, mine: Build) -> str:
-    """Say how two different builds differ, after the words "the daemon"."""
+    """Say how two builds differ; the text continues the words "the daemon"."""
     if theirs.version != mine.version:
         return f"is brickd {theirs.version}, this is brickd {mine.version}"
     if theirs.sources is None:
@@ -114,7 +114,7 @@ def is_newer(theirs: str | None, ours: str | None) -> bool:
 
 
 def remark(theirs: Build) -> str:
-    """Return a hint for a daemon's refusal, if the daemon's build may not know the query; else ""."""
+    """Return a hint about a daemon's refusal if the daemon's build may not know the query; else ""."""
     mine = ours()
     return "" if theirs == mine else f" (the daemon {compared(theirs, mine)}: {advice(theirs, mine)})"
 

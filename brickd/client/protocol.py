@@ -1,4 +1,4 @@
-"""The protocol between a daemon and its clients: root, prefix header, form of errors.
+"""The protocol between a daemon and its clients: the root of paths, the header with the prefix, how errors are written.
 
 Owns: the names in the protocol. Must not know: sockets, clients, daemons. Invariant: an error has the same message and
 exit code with and without a daemon.
@@ -18,7 +18,7 @@ PREFIX = "brickd-prefix"
 # Errors that do not depend on the request: the daemon refuses this client, for now or always.
 OTHER_PREFIX, STRANGER, BUSY = "other_prefix", "stranger", "busy"
 
-# A path that this daemon does not have.
+# The client asked for a path that this daemon does not have.
 NO_PATH = "no_such_path"
 
 # The path of a daemon's fingerprints, which a client compares with other fingerprints.
@@ -51,5 +51,5 @@ def error_in(document: Any) -> tuple[str, str] | None:
 
 
 def exception(kind: str, message: str) -> BrickdError:
-    """Return the exception for a kind of error; a BrickdError for an unknown kind."""
+    """Return the exception for a kind of error; for an unknown kind, a BrickdError."""
     return _ERRORS.get(kind, BrickdError)(message)

@@ -3,9 +3,9 @@
 The arithmetic is that of a real transformer, but the weights are random numbers, drawn from a seed. From the same
 input, two models with the same seed compute the same outputs, to the last bit.
 
-Owns: the arithmetic, and what it records. Must not know: brickd, the effects of a damaged weight or operator.
-Invariants: No operator changes its inputs. An operator reads only the weight with its name, its recorded inputs, and,
-for some operators of attention, the cache. In that case, the data that filled the cache is recorded as an input.
+Owns: the arithmetic, and what it records. Must not know: brickd, what a damaged weight or operator causes. Invariants:
+No operator changes its inputs. An operator reads only the weight that has its name, and its recorded inputs. Some
+operators of attention also read the cache; for them, the data that filled the cache is recorded as an input.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Model:
         self._operate = operate
 
     def generate(self, prompt: Sequence[int], *, step: int = 0, seed: int | None = None) -> Iterator[int]:
-        """Generate tokens until the context is full, one for each step; the first step is a prefill.
+        """Generate one token for each step until the context is full; the first step is a prefill.
 
         Each token is the most probable one, or it is drawn with the seed. The steps are numbered from `step`.
         """
@@ -220,7 +220,7 @@ class _Forward:
         return self._run(MLP_ADD, layer, np.add, x, down)
 
     def sampled(self, x: Array, seed: int | None) -> Array:
-        """Return the token after the last row."""
+        """Return the token that follows the last row."""
 
         def chosen(logits: Array) -> Array:
             if seed is not None:

@@ -1,14 +1,14 @@
 """One worker of the demonstration: a replica of the transformer that answers requests.
 
 The worker is a separate program in a separate process. From brickd, it imports only the transformer. All replicas have
-the same weights and get the same requests. The argument selects the fault:
+the same weights and get the same requests. The argument KIND selects the fault:
 
 - `well`: no fault.
 - `damaged`: one bit of one weight is flipped.
 - `slow`: one operator does its work ten times.
 
-The worker loads its weights, answers requests after the first byte from its standard input, and ends after the next
-byte or the end of the input.
+The worker loads its weights. The first byte on its standard input makes it answer requests; the next byte, or the end
+of the input, ends it.
 """
 
 import asyncio
