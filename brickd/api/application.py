@@ -141,7 +141,7 @@ class Application:
         return Endpoint("GET", f"/{path}", query, answered, help)
 
     def _verb(self, name: str) -> Endpoint:
-        """Return the endpoint for the query of a verb. The view with the same name answers it."""
+        """Return the endpoint for the query of a verb. The view that has the name of the query answers it."""
         query: type[Query] = getattr(queries, VERBS[name].query)
         others: dict[str, Callable[[Any], Awaitable[Response]]] = {"hang": self._hang, "events": self._events}
         if name in others:

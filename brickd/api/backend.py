@@ -1,4 +1,4 @@
-"""The interface that a daemon has for the API.
+"""The interface through which the API uses a daemon.
 
 Owns: the methods that the API calls. Must not know: HTTP, how a daemon implements the methods. Invariant: any thread
 may call any method while the daemon works.
@@ -69,7 +69,7 @@ class Served(World, Protocol):
         """
 
     def end_recording(self, order: EndRecording) -> None:
-        """End a recording soon. Raise BrickdError if it is not running."""
+        """End a recording soon. Raise BrickdError if the recording is not running."""
 
     def down(self) -> None:
         """Stop the daemon soon, after it has answered earlier requests."""

@@ -43,8 +43,8 @@ class Limits:
         streams: the number of clients that may follow events or the status.
         threads: the number of views that may be built at one time.
         arrive_seconds: the time in which a request must arrive.
-        take_seconds: how long a client may stop reading its answer.
-        farewell_seconds: the time for answers after a request to stop; shorter than the daemon's time to stop.
+        take_seconds: how long a client may pause while it reads its answer.
+        farewell_seconds: how long answers may continue after a request to stop; shorter than the daemon's time to stop.
     """
 
     connections: int = CLIENTS_MAX
@@ -102,7 +102,7 @@ class ClientPlaces:
             self._empty.set()
 
     def shed(self) -> None:
-        """Disconnect all clients at once."""
+        """Disconnect all clients immediately."""
         for connection in tuple(self._taken):
             connection.abort()
 
@@ -191,7 +191,7 @@ class Connection(H11Protocol):
     def abort(self) -> None:
         """Drop the client and the data that was not sent."""
         self._room.leave(self)
-        # The kernel also drops what a client on a TCP port has not read: otherwise it keeps that for minutes.
+        # The kernel also drops data that a TCP client has not read, which it would otherwise keep for minutes.
         with contextlib.suppress(OSError):
             self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP)
         self.transport.abort()

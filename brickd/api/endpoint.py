@@ -1,6 +1,6 @@
 """One endpoint of the API: its path, its role, and the parsing of its requests.
 
-Owns: the first checks of each request, where parameters are in a request. Must not know: the list of endpoints, their
+Owns: the first checks of each request, where a request has its parameters. Must not know: the list of endpoints, their
 answers. Invariants: A client without the role that a path needs is refused before anything else. A client that uses
 another prefix learns nothing about the daemon's segments.
 """

@@ -1,8 +1,9 @@
-"""Streams of events, in the form of `text/event-stream`.
+"""Streams of events, in the format `text/event-stream`.
 
 Owns: when each event is sent, how slow readers are treated, the number of readers. Must not know: the documents,
-sockets. Invariants: A slow reader does not delay other readers and uses no memory: the reader misses events, and gets
-their number. A stream that is told to end ends by itself. A failure is sent as the last event, an error.
+sockets. Invariants: A slow reader does not delay other readers and uses no memory: the reader misses events, and
+receives their number. After a request to end, a stream ends by itself. A failure is sent as the last event, which is an
+error.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Streams:
         self._readers.discard(reader)
 
     def close(self) -> None:
-        """End all streams. A stream that opens later also ends at once."""
+        """End all streams. A stream that is opened later ends immediately."""
         self._closed = True
         for reader in self._readers:
             reader.end()

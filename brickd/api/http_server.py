@@ -1,9 +1,9 @@
 """The server for metrics: HTTP on a TCP socket of this machine.
 
 Owns: what a client must send before it gets anything, the paths. Must not know: how a page or a profile is made.
-Invariants: A request whose Host is not this machine is refused, so that no web page can read from here through a
-browser. With a token, a request without it learns nothing. Nothing can be changed from here. Clients here never take
-the places of clients of the API.
+Invariants: A request whose Host is not this machine is refused, so that no web page can read metrics through a browser.
+If there is a token, a request without the token learns nothing. No request changes anything. Clients of this server
+never take the places of clients of the API.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class HttpServer:
         self._listener.socket.listen(LIMITS.backlog)  # asyncio uses one number for both
 
     async def close(self) -> None:
-        """Answer no new requests, and finish earlier ones for a moment."""
+        """Answer no new requests, and give earlier ones a moment to finish."""
         if self._server is not None:
             self._server.close()
         self._ending.set()  # profiles end early
@@ -91,7 +91,7 @@ class HttpServer:
         await (self._application if refused is None else refused)(scope, receive, send)
 
     def _refused(self, headers: Headers) -> Response | None:
-        """Return the answer to a client that may not ask here."""
+        """Return the refusal for a client that may not use this server."""
         if not self._listener.is_meant(host := headers.get("host", "")):
             text = f"Host is {host[:60]!r}, expected {self.address}"
             return Reply(error_body("other_host", text), HTTPStatus.MISDIRECTED_REQUEST)

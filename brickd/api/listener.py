@@ -2,8 +2,8 @@
 
 Owns: the socket's file: its mode, its group, which file it may replace, its removal. Must not know: HTTP, the
 application. Invariants: The mode of the file is never wider than intended, not even briefly. While the file exists, the
-socket listens. An existing file is replaced only if it is a socket, and only if this process holds the daemon's lock.
-Only its own file is removed.
+socket listens. An existing file is replaced only if it is a socket, and only if this process holds the daemon's lock. A
+listener removes only its own file.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Listener:
         self.socket.close()
 
     def remove(self) -> None:
-        """Remove the file if it still belongs to this socket. After that, no client finds the daemon."""
+        """Remove the file if the file still belongs to this socket. After that, no client finds the daemon."""
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(self._made, self.path.lstat()):
                 self.path.unlink()

@@ -1,7 +1,7 @@
 """The TCP socket for metrics.
 
-Owns: which addresses are accepted, and under which names a client may ask for them. Must not know: HTTP requests, what
-is served. Invariant: only this machine can connect.
+Owns: on which addresses the socket may listen, and by which names a client may address this machine. Must not know:
+HTTP requests, what is served. Invariant: only this machine can connect.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class TcpListener:
         """Listen at HOST:PORT.
 
         Raises:
-            WrongQuestion: the address is not one of this machine only.
+            WrongQuestion: the address is not a loopback address.
             BrickdError: the port is not free.
         """
         host, port = _parsed(address)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.socket = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
-            # Connections of an earlier daemon may still wait for their end.
+            # Connections of an earlier daemon may not have ended yet.
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self.socket.bind((host, port))
             self.socket.listen(_BACKLOG)
@@ -46,7 +46,7 @@ class TcpListener:
         self.address = f"{self._name}:{self.socket.getsockname()[1]}"
 
     def is_meant(self, host: str) -> bool:
-        """Whether a Host header names this machine. A web page that resolves its own name to it sends that name."""
+        """Whether a Host header names this machine. A web page with a name that resolves to it sends that name."""
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
         return name.lower() in _NAMES or name == self._name
 

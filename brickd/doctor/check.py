@@ -1,7 +1,7 @@
 """The result of a check.
 
-Owns: the form of a finding, and the three words for its state. Must not know: single checks, screens. Invariants: A
-finding has a fix unless its state is `ok`. Texts may contain a worker's strings, so a caller escapes them.
+Owns: the fields of a finding, and the three words for its state. Must not know: individual checks, screens. Invariants:
+A finding has a fix unless its state is `ok`. Texts may contain a worker's strings, so a caller escapes them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-# The worst state first. Broken: spans are lost or cannot be read. Advice: nothing is lost yet, or this is intended.
+# The worst state comes first. Broken: spans are lost or cannot be read. Advice: nothing is lost yet, or the loss is
+# intended.
 State = Literal["broken", "advice", "ok"]
 STATES: tuple[State, ...] = ("broken", "advice", "ok")
 

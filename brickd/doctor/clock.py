@@ -1,6 +1,6 @@
 """The clock that workers read: the processor's counter, if the kernel trusts it.
 
-Owns: the kernel's report on its clocks, and the workers' choice. Must not know: the content of a segment after its
+Owns: the kernel's report on its clocks, and the workers' choice. Must not know: the content of a segment beyond its
 header. Invariant: whether a counter can be trusted is decided by the kernel alone.
 """
 
@@ -79,7 +79,7 @@ def judge_source(clock: KernelClock) -> CheckResult:
 
 
 def judge_choice(clock: KernelClock, counters: Mapping[str, bool]) -> CheckResult:
-    """Judge whether each live worker uses the right clock; `counters` says which read the counter."""
+    """Judge whether each live worker uses the right clock; `counters` tells which workers read the counter."""
     wanted = "the processor's counter" if clock.trusted else "the system's clock"
     slow = [name for name, reads_counter in counters.items() if clock.trusted and not reads_counter]
     wrong = [name for name, reads_counter in counters.items() if reads_counter and clock.current != clock.counter]

@@ -1,7 +1,7 @@
 """Checks the daemon, and the directory of its state.
 
-Owns: the observed facts about the runtime directory, and the verdict. Must not know: the work of a daemon. Invariants:
-A missing daemon is not a fault, because every verb works without a daemon. The check changes nothing and starts no
+Owns: the observed facts about the runtime directory, and the verdict. Must not know: what a daemon does. Invariants: A
+missing daemon is not a fault, because every verb works without a daemon. The check changes nothing and starts no
 daemon.
 """
 
@@ -40,7 +40,7 @@ class DaemonFacts(NamedTuple):
         ended: the socket that a killed daemon left.
         build: the daemon's build of brickd.
         silence: why the daemon does not answer.
-        trouble: the reason that the daemon reports if it cannot save its state.
+        trouble: why the daemon cannot save its state, as it reports; "" if it can.
         checkpoint: the path of the checkpoint.
         damage: why the checkpoint cannot be read.
         free_bytes: the free room in the directory's file system; None if unknown.

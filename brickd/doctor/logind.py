@@ -26,7 +26,7 @@ _SYS_UID_MAX = 999  # the default if login.defs does not set it
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user who has segments here, or could have some."""
+    """A user who has segments here, or could have segments."""
 
     name: str
     system: bool

@@ -1,7 +1,8 @@
 """Records that workers lost, and the settings that they need at the next start.
 
-Owns: how the losses of many workers become few findings. Must not know: the counters of losses. Invariants: Lost spans
-are `broken`, lost details are `advice`. A setting has the same value in all findings, large enough for all workers.
+Owns: how the losses of many workers are combined into few findings. Must not know: the counters of losses. Invariants:
+Lost spans are `broken`, lost details are `advice`. A setting has one value in all findings, which is large enough for
+all workers.
 """
 
 from __future__ import annotations
@@ -54,7 +55,6 @@ def _loss(
 
 
 def _largest(many: Iterable[Loss]) -> dict[str, int]:
-    """Return, for each variable, the largest value that a worker needs."""
     values: dict[str, int] = {}
     for loss in many:
         for setting in loss.settings:

@@ -1,4 +1,4 @@
-"""Finds workers that brickd cannot see: workers with another mount, prefix or namespace, or with a removed file.
+"""Finds workers that brickd cannot see: their mount, prefix or namespace is another one, or their file is removed.
 
 Owns: why a process that loads brick_agent is not a visible worker. Must not know: /proc, the content of segments.
 Invariant: a process is judged by the segment that it owns; a process that only maps its parent's segment is fine.
@@ -141,14 +141,14 @@ def _reason(process: Process, container: Container) -> tuple[str, str]:
 
 
 def judge_time(processes: Processes) -> CheckResult:
-    """Report workers in another time namespace. This is no problem, because the kernel reports the offset."""
+    """Report workers in another time namespace. This is not a problem, because the kernel reports the offset."""
     apart = [process for process in processes.found if process.our_time is False and _own(process, "here")]
     seen = f"{_who(apart)} in another" if apart else "all workers in this one"
     return fine("time-namespace", seen, "any, because the kernel reports the offset of the clocks", _pids(apart))
 
 
 def judge_pids(segments: Segments) -> CheckResult:
-    """Report workers in another pid namespace. This is no problem, because locks show which workers are alive."""
+    """Report workers in another pid namespace. This is not a problem, because locks show which workers are alive."""
     apart = [worker.name for worker in segments.live if worker.pid != worker.own_pid]
     seen = f"{listed(apart)} in another" if apart else "all workers in this one"
     return fine("pid-namespace", seen, "any, because locks show which workers are alive", apart)

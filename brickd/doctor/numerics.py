@@ -1,7 +1,7 @@
 """Whether a daemon keeps fingerprints for long enough to compare them.
 
-Owns: the verdict. Must not know: the comparison. Invariant: neither a missing daemon is a fault, nor a daemon that does
-not compare because its settings say so.
+Owns: the verdict. Must not know: the comparison. Invariant: it is not a fault if there is no daemon, or if the settings
+of the daemon turn comparisons off.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The processes of our user that load brick_agent or map a segment.
+"""The processes of this user that load brick_agent or map a segment.
 
-Owns: the facts that /proc reports about these processes. Must not know: what a process means for a finding. Invariants:
-Other users' processes are not inspected, even if root runs the doctor. A process that cannot be inspected, or that ends
-during the search, is counted and does not affect the others. The search ends after a second and reports how much it
-skipped. A process owns the segment whose lock it holds, even if it maps other segments.
+Owns: the facts that /proc reports about these processes. Must not know: which findings follow from a process.
+Invariants: Other users' processes are not inspected, even if root runs the doctor. A process that cannot be inspected,
+or that ends during the search, is counted and does not affect the others. The search ends after a second and reports
+how many processes it skipped. A process owns the segment whose lock it holds, even if it maps other segments.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from brickd.base.files import read
 
 _LONGEST_SECONDS = 1.0
 _EXTENSION = b"brick_agent/_core"
-# A line of /proc/PID/maps about a file in /dev/shm with a segment's name: device, inode and path.
+# A line of /proc/PID/maps that describes a file in /dev/shm with a segment's name: device, inode and path.
 _SEGMENT = re.compile(
     rb"^\S+ \S+ \S+ ([0-9a-f]+):([0-9a-f]+) (\d+) +/dev/shm/([^/\n]{0,39}[0-9a-f]{32})( \(deleted\))?$", re.MULTILINE
 )
@@ -64,7 +64,7 @@ class Processes:
     Attributes:
         seen: the number of this user's processes.
         closed: how many of these could not be inspected.
-        left: the number of processes, of any user, that were skipped.
+        left: the number of skipped processes; these may belong to any user.
     """
 
     found: tuple[Process, ...]

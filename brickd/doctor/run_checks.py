@@ -1,8 +1,8 @@
 """Runs all checks: collects all facts first, then all findings.
 
-Owns: the list of checks, and their order. Must not know: the facts of single checks, screens. Invariants: The result of
-`judge` depends only on the facts. If a part of the machine cannot be observed, only the facts about that part are
-missing.
+Owns: the list of checks, and their order. Must not know: the facts of individual checks, screens. Invariants: The
+result of `judge` depends only on the facts. If a part of the machine cannot be observed, only the facts about that part
+are missing.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class ReadSegment(NamedTuple):
         taken_bytes: the memory that the segment uses.
         most_bytes: the memory that the worker's present threads and paths may use.
         unread: whether the worker keeps each span in detail although no process reads them.
-        thinned_unowned: whether a daemon that was killed set which fingerprints the worker records.
+        thinned_unowned: whether the worker still has a setting of fingerprints from a daemon that was killed.
         key: the name of the key of the worker's checksums; 0 if they have no key; None if unknown or without checksums.
     """
 
@@ -100,7 +100,7 @@ class Segments:
 
     @property
     def hidden(self) -> State:
-        """The state of a finding about a worker that is not visible: broken if no worker is visible."""
+        """The state of a finding about an invisible worker: broken if no worker at all is visible."""
         return "advice" if self.live else "broken"
 
 
@@ -145,7 +145,7 @@ def _known(worker: Worker) -> ReadSegment:
 
 
 def most_bytes(reading: Reading) -> int:
-    """Return the memory that a segment takes when each thread has used every path and both of its rings.
+    """Return the memory that a segment uses once each thread has used every path and both of its rings.
 
     The file is much larger, because it has a place for each possible path in each possible lane. The places that no
     thread has used are holes in the file, which take no memory.
@@ -217,7 +217,7 @@ def _without_reader(name: str, workers: list[str], wanted: str, well: str) -> Ch
 
 
 def judge_refused(segments: Segments) -> list[CheckResult]:
-    """Report refused files. Files with the same fix are one finding."""
+    """Report refused files. Files that have the same fix are combined into one finding."""
     if not segments.refused:
         return [fine("segments-refused", "no segment was refused", "valid segments")]
     alike: dict[tuple[State, str, str], list[RefusedSegment]] = {}
@@ -263,7 +263,7 @@ def judge_foreign(segments: Segments, container: Container) -> CheckResult:
     by_count = sorted(segments.foreign.items(), key=lambda each: (-each[1], each[0]))
     seen = listed([f"{user_name(uid)} has {count:,}" for uid, count in by_count])
     about = [user_name(uid) for uid, _ in by_count]
-    # The finding is only a remark and does not change the exit code.
+    # The finding is only a remark: it does not change the exit code.
     hint = "" if segments.workers else f"; this user has none (to look as {about[0]}: {run_as(container, about[0])})"
     return fine("segments-foreign", f"not read: {seen}{hint}", wanted, about)
 

@@ -1,4 +1,4 @@
-"""Checks the memory for segments: /dev/shm, the room in it, and the room in this process's control group.
+"""Checks the memory for segments: /dev/shm, the free room in it, and the free room in this process's control group.
 
 Owns: how much memory a worker needs. Must not know: the content of segments, the control groups of workers (a worker
 counts in its segment how much memory its group refused). Invariant: a problem that results from another problem is not
@@ -30,7 +30,7 @@ _MODE = 0o1777
 
 
 class Demand(NamedTuple):
-    """The memory of a live worker's segment: used now, and at most with the worker's present threads and paths."""
+    """The memory of a live worker's segment: its present use, and the most that its present threads and paths use."""
 
     taken_bytes: int
     most_bytes: int
@@ -81,7 +81,7 @@ def observe(path: str, mounts: Path = Path("/proc/self/mountinfo")) -> ShmFacts:
 
 
 def _filesystem(path: str, mounts: str) -> str:
-    """Return the type of the mount that contains a path: that of the longest mount point, the last one if equal."""
+    """Return the type of the mount that contains a path: the one with the longest mount point; of several, the last."""
     best, kind = "", "unknown"
     for line in mounts.splitlines():
         fields = line.split(" ")

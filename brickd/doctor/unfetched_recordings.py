@@ -1,7 +1,7 @@
 """Recordings that were not fetched.
 
 Owns: the facts about these recordings, and the verdict. Must not know: how recordings are found or fetched. Invariants:
-A recording that is still being written is not a finding. A daemon that does not answer is reported by another check.
+A recording that is still being written is not a finding. Another check reports a daemon that does not answer.
 """
 
 from __future__ import annotations

@@ -36,6 +36,6 @@ def judge(versions: Versions) -> CheckResult:
 
 
 def unloadable(reason: str) -> CheckResult:
-    """Return the only finding that is possible if brickd's reader does not load, because all other checks need it."""
+    """Return the only finding that is possible if brickd's reader does not load: all other checks need the reader."""
     why = "in brickd's source folder: this build is for another Python or system"
     return CheckResult("versions", "broken", reason, _WANTED, "pip install --force-reinstall .", why)

@@ -1,1 +1,1 @@
-"""Queries and orders with their parameters. This package knows nothing of the answers."""
+"""Queries and orders with their parameters. This package does not know the answers."""

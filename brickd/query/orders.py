@@ -191,7 +191,7 @@ class Obeyed(NamedTuple):
     Attributes:
         wish: the current setting.
         workers: the number of workers.
-        deaf: the number of workers whose agent is older and records checksums of all steps and sites.
+        deaf: the number of workers that ignore the setting: their older agent records checksums of all steps and sites.
     """
 
     wish: Wish
@@ -200,7 +200,7 @@ class Obeyed(NamedTuple):
 
 
 def settings(*, spans: bool, off: bool) -> dict[str, OnOff]:
-    """Return a setting in the form of an order's parameters."""
+    """Return the parameters of an order that makes this setting."""
     return {"spans": "on" if spans else "off", "recording": "off" if off else "on"}
 
 

@@ -1,7 +1,7 @@
 """The kinds of parameters of a query: a choice, a switch, a number, a size, a duration, a period, a name.
 
 Owns: how each kind is parsed from text, which values it accepts. Must not know: queries, click, HTTP. Invariants: A
-value parsed from text is validated like any other value. A value is accepted unchanged or refused, never adjusted.
+value that was parsed from text is validated like any other. A value is accepted unchanged or refused, never adjusted.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ class Parameter:
         return str(value)
 
     def expected(self, refused: Any) -> str:
-        """Return what is accepted instead of a refused value, in words."""
+        """Describe which values are accepted instead of a refused one."""
         return self.wanted
 
 
 class Choice(Parameter):
-    """One of a few words."""
+    """One word from a list."""
 
     def __init__(self, of: Sequence[str], help: str, **more: Any) -> None:
         super().__init__(f"one of {', '.join(of)}", help, **more)
@@ -79,7 +79,7 @@ class Choice(Parameter):
 
 
 class Choices(Choice):
-    """Any number of words out of a few."""
+    """Any number of words from a list."""
 
     several = True
 
@@ -182,7 +182,7 @@ class Duration(Number):
 
 
 class Period(Duration):
-    """A recent period in seconds, or a word that means all of the time."""
+    """A recent period in seconds, or a word that stands for the whole time."""
 
     def __init__(self, everything: str, least: float, most: float, help: str, **more: Any) -> None:
         super().__init__(least, most, help, **more)
@@ -221,7 +221,7 @@ class Time(Number):
         return f"@{value!r}"
 
     def expected(self, refused: Any) -> str:
-        """Return the two meanings of a local time that is unclear, or else the forms of a time."""
+        """Return the two meanings of an ambiguous local time; for any other text, the accepted formats of a time."""
         from brickd.base.timestamps import UnclearTimeError
 
         try:

@@ -1,6 +1,6 @@
 """The queries and their parameters, one class per view.
 
-Owns: the parameters of each query, and the words for reasons. Must not know: how a query is answered.
+Owns: the parameters of each query, and the texts of reasons. Must not know: how a query is answered.
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ ACTIVE_FOR = Duration(
 
 
 class StatusQuery(Query):
-    """A query for the status. The default period is the last 60 seconds, or if unknown, since the start."""
+    """A query for the status. The default period is the last 60 seconds, else the time since the start."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     over: float | str | None = given(OVER, default=None)
@@ -311,7 +311,7 @@ class StatusQuery(Query):
 
 
 class ExportQuery(Query):
-    """The spans of a recording: which workers, which bricks, which step, how long."""
+    """A query for the spans of a recording: parameters select workers, bricks, a step and the least duration."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     brick: tuple[str, ...] = given(
@@ -329,13 +329,13 @@ class ExportQuery(Query):
 
 
 class SpansQuery(ExportQuery):
-    """The longest of these spans: how many."""
+    """A query for the longest of these spans; a parameter gives their number."""
 
     top: int = given(Whole(1, 100_000, "Show the N longest spans.", short="-n", metavar="N"), default=20)
 
 
 class StepsQuery(Query):
-    """The steps of an engine in a recording: which workers, how many."""
+    """A query for an engine's steps in a recording: parameters select the workers and the number of steps."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     newest: int = given(Whole(1, None, "Only the newest N steps.", metavar="N"), default=100_000)

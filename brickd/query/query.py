@@ -1,8 +1,8 @@
 """Queries: a base class with validated parameters.
 
-Owns: the form of a query, and its conversion to and from a query string. Must not know: views, click, HTTP. Invariants:
-Every value of a query is validated, whatever its source. An unknown key, or a key that is given twice, is refused.
-Parsing the query string of a query gives an equal query.
+Owns: how a query is declared, and its conversion to and from a query string. Must not know: views, click, HTTP.
+Invariants: Every value of a query is validated, whatever its source. An unknown key, or a key that is given twice, is
+refused. If a query is converted to a query string and parsed again, the result is an equal query.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from brickd.query.parameters import Names, Parameter, Period, Time
 
 ABOUT_WORKERS = Names("names of workers or services", metavar="[WORKER|SERVICE]...", key="name", positional=True)
 
-# The times over which totals may be counted. The daemon keeps windows of a minute in steps of 10 seconds. The file of
+# The periods over which totals may be counted. The daemon keeps windows of a minute in steps of 10 seconds. The file of
 # the last day keeps an hour in these steps, and 48 hours in steps of 5 minutes.
 START = "start"
 MINUTE_S, DAYS_S = 60.0, 48 * 3600.0
@@ -45,7 +45,7 @@ def given(by: Parameter, *, default: Any = MISSING) -> Any:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(given,))
 class Query:
-    """A query. Each subclass declares its parameters and, in `rules`, which values exclude each other.
+    """A query. Each subclass declares its parameters; its method `rules` refuses values that exclude each other.
 
     A query works like a frozen dataclass, but a dataclass takes 1 ms to define, and every command would wait for 25 of
     them.

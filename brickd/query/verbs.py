@@ -1,9 +1,9 @@
 """The table of the verbs of `brickd`.
 
-Owns: each verb's line in the help, its query, whether a daemon answers the query, other words for the verb. Must not
-know: how a query is answered or shown. Invariants: The command of the verb NAME is `brickd.cli.NAME:NAME`. The answer
-to its query is `brickd.views.NAME:answer`, or `GET /v1/NAME` of a daemon. Each start of `brickd` imports this module,
-so it imports almost nothing itself.
+Owns: for each verb, its line in the help, its query, whether a daemon answers the query, and other words for the verb.
+Must not know: how a query is answered or shown. Invariants: The command of the verb NAME is `brickd.cli.NAME:NAME`. The
+answer to its query is `brickd.views.NAME:answer`, or `GET /v1/NAME` of a daemon. Each start of `brickd` imports this
+module, so it imports almost nothing itself.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ _MUCH_LESS = 0.1
 
 
 def meant(word: str) -> list[str]:
-    """Return the verbs that a word probably means: by its meaning, or else by its spelling.
+    """Return the verbs that a word probably means: verbs with this meaning, or else verbs with a similar spelling.
 
     >>> meant("ps"), meant("restart"), meant("statsu"), meant("proceses"), meant("watch"), meant("nonsense")
     (['workers'], ['up', 'down'], ['status'], ['workers'], ['status --watch'], [])

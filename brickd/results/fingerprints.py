@@ -1,6 +1,6 @@
 """The fingerprints of an export, as rows.
 
-Owns: the form of a row. Must not know: where an export comes from. Invariant: A row has the values that `brickd diff`
+Owns: the fields of a row. Must not know: where an export comes from. Invariant: A row has the values that `brickd diff`
 shows for the same fingerprint.
 """
 

@@ -1,8 +1,8 @@
 """A table in HTML, for notebooks.
 
-Owns: the form of a cell, how many rows are shown. Must not know: single results. Invariants: No text of a worker is
-markup, moves a cursor or changes the order of other text. Omitted rows are counted. A figure has its exact value as its
-title.
+Owns: how a cell is written, how many rows are shown. Must not know: individual results. Invariants: A worker's text
+never acts as markup, moves a cursor or changes the order of other text. Omitted rows are counted. A figure has its
+exact value as its title.
 """
 
 from __future__ import annotations

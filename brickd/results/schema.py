@@ -1,4 +1,4 @@
-"""The columns of results: their names, their kinds, and where their values are in a row of a document.
+"""The columns of results: their names, their kinds, and where a document's row has their values.
 
 Owns: the kinds of columns and their types in numpy, pandas and Arrow, the declared columns of every result. Must not
 know: numpy, how documents are made. Invariants: The name of a column is the path of its value in the JSON row. The type
@@ -21,7 +21,7 @@ def _same(value: Any) -> Any:
 
 
 def _whole(value: int) -> int:
-    """Return a number, limited to 64 bits with a sign. Only a damaged segment has larger numbers."""
+    """Return a number, limited to the range of 64 bits with a sign. Only a damaged segment exceeds this range."""
     return min(value, _I64_MAX)
 
 
@@ -112,7 +112,7 @@ class Schema(NamedTuple):
     shown: tuple[str, ...]
 
     def grouped(self, group: str | None) -> Schema:
-        """Return the schema of rows that are separated by worker, service or layer."""
+        """Return the schema of rows that are split by worker, service or layer."""
         if group is None:
             return self
         column = TableColumn(group, WHOLE if group == "layer" else TEXT)

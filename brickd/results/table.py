@@ -1,8 +1,8 @@
 """A table: the rows of a document for programs, as numpy, pandas, Arrow and HTML.
 
-Owns: the conversions. Must not know: single results, where documents come from. Invariants: A table computes no figure.
-numpy, pandas and pyarrow are imported only by the method that needs them. An empty table has the same columns and types
-as other tables.
+Owns: the conversions. Must not know: individual results, where documents come from. Invariants: A table computes no
+figure. numpy, pandas and pyarrow are imported only by the method that needs them. An empty table has the same columns
+and types as other tables.
 """
 
 from __future__ import annotations
