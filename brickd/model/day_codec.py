@@ -74,12 +74,13 @@ def decode(body: bytes, began_ns: int, ended_ns: int, *, work: bool = True) -> D
         lost = {(unicode(service), unicode(name)): whole(count) for service, name, count in workers}
         require(len(lost) == len(workers), "each worker once", workers)
         covered_ns = whole(found["covered_ns"])
-        rows = document(text(found["work"]).encode(), _BODY_MAX) if work else ()
+        rows = listed(document(text(found["work"]).encode(), _BODY_MAX), len(lost)) if work else []
+        require(not work or len(rows) == len(lost), f"{len(lost)} workers", len(rows))
         return DaySlot(
             began_ns,
             ended_ns,
             totals,
-            dict(zip(lost, map(_work_of, rows, lost.values()), strict=work)),
+            dict(zip(lost, map(_work_of, rows, lost.values()), strict=False)),
             lost,
             whole(found["folded"]),
             covered_ns,

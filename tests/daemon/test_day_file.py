@@ -402,3 +402,6 @@ def test_a_damaged_slot_is_left_out_and_reported(keeper: Keeper) -> None:
         assert keeper.spans(0, 100) == 3
     ((kind, text),) = keeper.events
     assert (kind, "slot 4" in text) == ("day_failed", True), "reported once"
+    bad = keeper.file.append(0, LATER + 50 * SECOND, LATER + 60 * SECOND, b"not a slot")
+    assert [*keeper.keeper._contents([bad, bad], work=False)] == []
+    assert len(keeper.events) == 2, "reported once, also to two who read it at the same time"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import zlib
 from dataclasses import replace
 from typing import Any
@@ -176,14 +177,17 @@ def test_a_slot_with_more_than_its_room_keeps_the_largest_bricks_and_then_only_i
         work(made, f"brick {number * 2654435761 % 2**32:x}", *range(1, 2 + number))
     found = of_two(made, MadeUp())
     everything = len(encode(found, ROOM))
-    for most, kept in ((everything + 50, 400), (everything - 50, 256), (1_500, 0)):
+    for most, kept in ((everything, 400), (everything - 1, 256), (1_500, 0)):
         body = encode(found, most)
         again = decode(body, 0, 1)
         assert (len(body) <= most, again.folded) == (True, 400 - kept)
         assert self_ns(again) == pytest.approx(self_ns(found))
         assert stored(again).folded == again.folded
-    nothing = decode(encode(found, 200), 0, 1)
-    assert (nothing.totals, nothing.workers, nothing.folded) == ({}, {}, 401)
+    nothing = decode(encode(replace(found, folded=7), 200), 0, 1)
+    assert (nothing.totals, nothing.workers, nothing.lost, nothing.folded) == ({}, {}, {}, 408)
+    (totals,) = found.totals.values()
+    twice = replace(found, totals={"one/TSC": totals, "other/TSC": totals}, folded=7)
+    assert decode(encode(twice, everything - 50), 0, 1).folded == 7 + 2 * 144
 
 
 def test_a_call_path_below_an_open_span_keeps_its_place() -> None:
@@ -265,6 +269,57 @@ def test_losses_before_a_worker_was_added_to_a_sum_do_not_count_again() -> None:
     assert day_slots._lost(merged._replace(together=1), before) == 1
 
 
+def test_marks_are_kept_before_times_because_they_have_no_other_place() -> None:
+    made = MadeUp()
+    for number in range(5):
+        work(made, f"brick {number}", 50)
+    made.mark("kernel", _reader.UNIT_LAUNCHED, count=3)
+    (totals,) = of_two(made, MadeUp()).totals.values()
+    reading, folded = day_codec._folded(totals.reading, 1)
+    assert (names_of(reading), folded) == ({"other", "kernel"}, 5)
+
+
+def test_a_slot_counts_the_workers_of_a_sum() -> None:
+    made = MadeUp()
+    work(made, "a", 5)
+    lone = tuple(Origin.of(worker(made, number, born_ns=SECOND).reading) for number in (2, 3, 4))
+    merged = worker(made, 1, born_ns=SECOND)._replace(together=3, added=lone)
+    (totals,) = slot(snapshot(), snapshot(merged, now_ns=10 * SECOND)).totals.values()
+    assert totals.workers == 3
+
+
+def test_workers_of_two_clocks_are_two_sums() -> None:
+    made = MadeUp()
+    work(made, "a", 5)
+    one, other = worker(made, 1, born_ns=SECOND), worker(made, 2, born_ns=SECOND)
+    header: Any = {**other.reading.header, "clock": 3}
+    other = other._replace(reading=replace(other.reading, header=header))
+    clocks = {1: (0, 0), 3: (0, 0)}
+    began = snapshot()
+    began = began._replace(survey=began.survey._replace(clocks=clocks))
+    found = slot(began, snapshot(one, other, now_ns=10 * SECOND))
+    assert found.totals.keys() == {"made/TSC", "made/CLOCK_MONOTONIC_RAW"}
+    assert [each.together for each in as_workers(found)] == [2, 2], "a sum is never shown as one worker"
+
+
+def test_a_sum_has_the_losses_of_both_and_the_histogram_of_the_clock_with_more_spans() -> None:
+    few, many = (WorkerWork(spans, 1.0, 3, tick_ns, (spans,) * 128) for spans, tick_ns in ((1, 1.0), (2, 0.5)))
+    for one, other in ((few, many), (many, few)):
+        both = one.and_(other)
+        assert (both.spans, both.lost, both.tick_ns, both.histogram) == (3, 6, 0.5, many.histogram)
+    one, other = DaySlot(0, 1, lost={("a", "b"): 1, ("a", "c"): 2}), DaySlot(1, 2, lost={("a", "b"): 5})
+    assert one.and_(other).lost == {("a", "b"): 6, ("a", "c"): 2}
+
+
+def test_a_known_worker_keeps_its_row_when_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(day_slots, "WORKERS_MAX", 1)
+    made = MadeUp()
+    work(made, "a", 5)
+    one, again = worker(made, 1, born_ns=SECOND), worker(made, 2, born_ns=SECOND)._replace(name="made/1")
+    found = slot(snapshot(), snapshot(one, again, now_ns=10 * SECOND))
+    assert {name: work.spans for name, work in found.workers.items()} == {("made", "made/1"): 2}
+
+
 def test_workers_beyond_the_limit_are_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(day_slots, "WORKERS_MAX", 1)
     first, then = MadeUp(), MadeUp()
@@ -314,6 +369,49 @@ def test_a_step_of_the_clock_does_not_change_the_length_of_what_was_counted(step
 def test_a_damaged_slot_is_refused(body: bytes) -> None:
     with pytest.raises(ValueError, match=r"has an invalid structure|nested"):
         decode(body, 0, 1)
+
+
+def changed(key: str, row: int, place: int, value: Any) -> bytes:
+    """Return a stored slot of two workers with another value in a row of a table."""
+    made, other = MadeUp(), MadeUp()
+    work(made, "a", 5)
+    work(other, "a", 7)
+    found = json.loads(zlib.decompress(encode(of_two(made, other), ROOM)))
+    rows = json.loads(found[key]) if key == "work" else found[key]
+    if place < 0:
+        del rows[row]
+    else:
+        rows[row][place] = value
+    found[key] = json.dumps(rows) if key == "work" else rows
+    return zlib.compress(json.dumps(found).encode())
+
+
+@pytest.mark.parametrize(
+    ("key", "place", "value"),
+    [
+        ("work", 0, -1),
+        ("work", 0, 1.5),
+        ("work", 1, "5"),
+        ("work", 2, 0),
+        ("work", 2, -1.0),
+        ("work", 2, 1e6),
+        ("work", 2, None),
+        ("work", 3, [0, -1]),
+        ("work", 3, [-1, 1]),
+        ("work", 3, [128, 1]),
+        ("work", 3, [0, 1.0]),
+        ("work", 3, [0, True]),
+        ("work", 3, [0]),
+        ("work", -1, None),
+        ("workers", 1, "made/2"),
+        ("workers", 2, -1),
+        ("workers", -1, None),
+    ],
+)
+def test_an_invalid_work_of_a_worker_is_refused(key: str, place: int, value: Any) -> None:
+    assert stored(decode(changed("workers", 0, 2, 3), 0, 1)).lost[("made", "made/1")] == 3
+    with pytest.raises(ValueError, match="has an invalid structure"):
+        decode(changed(key, 0, place, value), 0, 1)
 
 
 def test_every_truncated_or_changed_slot_is_refused_or_whole() -> None:
