@@ -31,9 +31,18 @@ def until(spans: int, *arguments: str) -> dict[str, Any]:
     end = time.monotonic() + _WAIT_S
     while time.monotonic() < end:
         document = counted("--over", "1h", *arguments)
-        if document is not None and sum(brick["count"] for brick in document["bricks"]) > spans:
+        # Before the first slot, the window answers.
+        if (
+            document is not None
+            and document["from"] is not None
+            and sum(brick["count"] for brick in document["bricks"]) > spans
+        ):
             return document
     raise AssertionError(brickd("bricks", "--over", "1h").stderr)
+
+
+def history(*names: str) -> list[dict[str, Any]]:
+    return list(json.loads(brickd("history", *names, "--every", "10s", "--json").stdout)["slots"])
 
 
 @pytest.mark.slow
@@ -55,9 +64,16 @@ def test_the_last_day_counts_by_service_and_survives_a_killed_daemon(worker: Sta
         assert "by worker" not in brickd("bricks", "--by", "layer", "--over", "1h").stderr
         assert brickd("bricks", "--by", "worker", "--over", "1h").returncode == 2
         known = until(0)["bricks"][0]["count"]
+        slots = history()
+        worker_slots = history("api/0")
+        assert sum(slot["count"] for slot in slots) >= known
+        of_service = history("api")[: len(worker_slots)]
+        assert [slot["count"] for slot in worker_slots] == [slot["count"] for slot in of_service], "api has one worker"
         daemon.kill()
     with running():
         again = until(known)
+        assert history()[: len(slots)] == slots, "every finished slot is there"
+        assert history("api/0")[: len(worker_slots)] == worker_slots
         assert again["from"] == first["from"]
         assert (
             again["over_ns"]

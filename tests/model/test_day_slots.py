@@ -307,8 +307,8 @@ def test_a_sum_has_the_losses_of_both_and_the_histogram_of_the_clock_with_more_s
     for one, other in ((few, many), (many, few)):
         both = one.and_(other)
         assert (both.spans, both.lost, both.tick_ns, both.histogram) == (3, 6, 0.5, many.histogram)
-    one, other = DaySlot(0, 1, lost={("a", "b"): 1, ("a", "c"): 2}), DaySlot(1, 2, lost={("a", "b"): 5})
-    assert one.and_(other).lost == {("a", "b"): 6, ("a", "c"): 2}
+    first, then = DaySlot(0, 1, lost={("a", "b"): 1, ("a", "c"): 2}), DaySlot(1, 2, lost={("a", "b"): 5})
+    assert first.and_(then).lost == {("a", "b"): 6, ("a", "c"): 2}
 
 
 def test_a_known_worker_keeps_its_row_when_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
