@@ -1,4 +1,4 @@
-"""The limits of the API, each tested exactly at the limit and one above."""
+"""The limits of the API, each tested exactly at the limit and one above the limit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def path(prefix: str, tmp_path: Path) -> Path:
 
 
 def test_a_head_of_the_maximum_size_is_answered_and_a_larger_one_refused(path: Path) -> None:
-    """The size of the head is the bytes of the path, of the query, and of the names and values of the headers."""
+    """The size of the head is the sum of the bytes of the path, the query, and the names and values of the headers."""
     spelled = len("/v1/statusname=api") + len("hostbrickd") + len("x")
     with serving(path, Limits(head_bytes=300)):
         for more, status in ((0, 404), (1, 431)):

@@ -106,7 +106,7 @@ def test_a_slow_client_that_catches_up_gets_a_new_time_limit(path: Path) -> None
             for _ in range(100):
                 next(stream)
             with connected(path) as watch:
-                # this is longer than an answer may stay unread, but here is no answer to read
+                # a client may leave an answer unread for a shorter time, but this client has no answer to read
                 assert not closed(watch, 700)
             daemon.events.add("small", "")
             assert next(stream)[1]["kind"] == "small"
@@ -186,7 +186,7 @@ def test_a_stream_above_the_limit_is_refused(path: Path) -> None:
 
 
 def answered(path: Path, target: str) -> int:
-    """Return the status of an answer that may not end."""
+    """Return the status of an answer whose body may never end."""
     with connected(path) as client:
         client.sendall(request(target))
         return int(client.recv(12)[9:])
@@ -333,7 +333,7 @@ sys.stdin.read()
 
 @contextmanager
 def held_by_a_member(path: Path, count: int, target: str = "") -> Iterator[list[str]]:
-    """Let a group member open connections; yield the status of each answer to `target`.
+    """Let a member of the group open connections; yield the status of each answer to a request for `target`.
 
     Without a target, all connections except the last ten are closed.
     """

@@ -21,7 +21,7 @@ SETTINGS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 class Enduring(Daemon):
-    """A daemon that ignores the request to end."""
+    """A daemon that ignores requests to shut down."""
 
     def down(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""The TCP port for metrics: only this machine, only GET, only with the token; no client harms the others."""
+"""The TCP port for metrics answers only this machine, only GET and only with the token; no client harms the others."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_the_socket_never_has_a_wider_mode_than_configured(tmp_path: Path, group
 
 
 def stale(path: Path) -> None:
-    """Create the socket that a killed daemon leaves."""
+    """Create a socket as a killed daemon leaves it behind."""
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(os.fspath(path))
 

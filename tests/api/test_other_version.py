@@ -36,7 +36,7 @@ BUILD = ours().sources
 
 @contextmanager
 def a_daemon(version: str, answers: Mapping[str, Any], build: str | None = BUILD) -> Iterator[None]:
-    """A daemon of a build, with these documents by path; a list is a stream of events, bytes are a file."""
+    """A daemon of a build, with these documents, keyed by path; a list is a stream of events, bytes are a file."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -213,7 +213,7 @@ def incomplete(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def says_what_to_upgrade(code: int, stderr: str, key: str) -> bool:
-    """Return whether a verb refused an answer without this key; otherwise, assert that the verb used the answer."""
+    """Return True if a verb refuses an answer without this key; otherwise, assert that the verb uses the answer."""
     assert not re.search(r"Traceback|[A-Z]\w*(Error|Exception|Iteration)\b", stderr), (key, stderr)
     if f"the daemon at {runtime().socket} is brickd {OLDER}" not in stderr:
         return False

@@ -34,12 +34,12 @@ _brickd_completion "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1
 
 
 def environment() -> dict[str, str]:
-    """Return an environment in which the command `brickd` is the tested one."""
+    """Return an environment in which the command `brickd` is the one under test."""
     return os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
 
 def tab(*line: str, at: Path | None = None, first: str = "brickd") -> list[str]:
-    """Return the candidates that bash offers for this line, whose last word is not finished."""
+    """Return the candidates that bash offers to complete the last word of this line."""
     bash = shutil.which("bash")
     assert bash is not None
     result = subprocess.run(
@@ -51,7 +51,7 @@ def tab(*line: str, at: Path | None = None, first: str = "brickd") -> list[str]:
 
 
 def offered(*line: str) -> list[str]:
-    """Return the same candidates without bash, for plain words."""
+    """Return the candidates of the completion script itself, without bash; only for words that need no quoting."""
     reported = complete("bash_complete", COMP_WORDS=" ".join(("brickd", *line)), COMP_CWORD=str(len(line)))
     assert reported.stderr == ""
     return [word.removeprefix("plain,") for word in reported.stdout.splitlines()]

@@ -82,7 +82,7 @@ def test_forgotten_events_are_reported(daemon: Daemon) -> None:
 
 @contextmanager
 def running(*arguments: str, terminal: bool = False) -> Iterator[tuple[subprocess.Popen[str], Any]]:
-    """Start a verb; return it and its output, on a pipe or on a terminal of 10 lines and 60 columns."""
+    """Start a verb on a pipe or on a terminal of 10 lines and 60 columns; return the verb and its output."""
     test_end, verb_end = pty.openpty() if terminal else os.pipe()
     if terminal:
         fcntl.ioctl(verb_end, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 60, 0, 0))

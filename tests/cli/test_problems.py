@@ -142,7 +142,7 @@ def test_a_daemon_lists_recent_problems_and_separately_silenced_ones() -> None:
 
 
 def test_problems_without_room_in_the_book_are_counted() -> None:
-    """Problems beyond the limit are found and listed at each check, but no event and no alarm reports them."""
+    """At each check, problems beyond the limit are found and listed, but they cause no event and no alarm."""
     seen = Seen([made()], daemon=DAEMON, living={"api/0"}, book=Book(unkept=2))
     (last,) = [each for each in active(seen, T).problems if each["kind"] == "daemon"]
     assert (last["text"], last["command"]) == (

@@ -91,7 +91,7 @@ def test_a_misspelled_option_is_not_taken_for_a_command(by: str) -> None:
 
 @pytest.mark.parametrize("by", BY)
 def test_an_invalid_rate_is_refused_before_the_command_starts(by: str) -> None:
-    """A worker with such a rate would record nothing."""
+    """A worker with an invalid rate would record nothing."""
     begun = [*BY[by], "--fingerprints", "1/0", "--", "echo", "begun"]
     ended = subprocess.run(begun, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -180,7 +180,7 @@ RECORDS = [
     "brick_agent.brick('a').defer()",
     "brick_agent.checksum('a', b'1234')",
     "brick_agent.init(); brick_agent.disable()",
-    # sets the flag that a daemon has attached
+    # set the flag which says that a daemon has attached
     "import os; brick_agent.init(); os.pwrite(brick_agent._core._segment_fd(), b'\\1', 4096)",
 ]
 
@@ -195,7 +195,7 @@ def test_a_program_that_recorded_something_prints_nothing_at_its_end(record: str
 CHILD = "import brick_agent\nwith brick_agent.span('a'): pass\n"
 FORKED = "import os\nif os.fork() == 0:\n    {}\n    os._exit(0)\nos.wait()"
 BELOW = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
-# Programs that start one with a source, in several ways.
+# Programs that start another Python with a given source, in several ways.
 STARTING = {
     "subprocess": "import subprocess, sys; subprocess.run([sys.executable, '-c', {!r}])",
     "a shell": "import os, shlex, sys; os.system(shlex.join([sys.executable, '-c', {!r}]) + '; true')",
@@ -421,7 +421,7 @@ def test_a_service_without_a_name_is_named_after_its_program(words: tuple[str, .
 
 
 def test_pythonpath_gains_no_current_directory() -> None:
-    """An empty part of PYTHONPATH means the current directory, but an empty PYTHONPATH does not."""
+    """An empty entry in PYTHONPATH means the current directory, but an empty PYTHONPATH does not."""
     for before, path in ((None, [launch.SITE]), ("", [launch.SITE]), ("/a:", [launch.SITE, "/a", ""])):
         given = {} if before is None else {"PYTHONPATH": before}
         assert launch.environment(("x",), given)["PYTHONPATH"].split(os.pathsep) == path

@@ -219,7 +219,7 @@ def test_a_daemon_confined_like_the_service_drains_its_users_segments(
 
 
 def drop_in(title: str) -> str:
-    """Return the lines of a drop-in for a purpose, from the comment in the unit."""
+    """Return the lines of the drop-in that a comment in the unit suggests for a purpose."""
     paragraphs = SERVICE.read_text().partition("[Unit]")[0].split("\n#\n")
     (at,) = (n for n, paragraph in enumerate(paragraphs) if title in paragraph)
     return "\n".join(line.removeprefix("#   ") for line in paragraphs[at + 1].splitlines())

@@ -11,7 +11,7 @@ from verbs import brickd, document, sheet, started
 
 from brickd.views.problems import LISTED_MAX
 
-# Three threads have recorded at the same time. One has ended, and one has no open span.
+# Three threads have recorded at the same time. One of them has ended, and another one has no open span.
 THREADS = """
 import threading
 both, forever = threading.Barrier(3), threading.Event()
