@@ -42,8 +42,8 @@ from brickd.shm.segment_files import find
 if TYPE_CHECKING:
     from serving import Daemon
 
-# By default, each run tries the same few examples. Before a change lands, a run tries some more. At night, it tries
-# many that --hypothesis-seed selects.
+# By default, each run tries the same few examples. A run before a change lands tries more. A nightly run tries many,
+# which --hypothesis-seed selects.
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=5)
 settings.register_profile("landing", derandomize=True, deadline=None, max_examples=25)
 # without the phase `explain`, which can take longer than all examples
@@ -51,8 +51,8 @@ SHRUNK = [phase for phase in Phase if phase != Phase.explain]
 settings.register_profile("nightly", derandomize=False, deadline=None, max_examples=250, phases=SHRUNK, print_blob=True)
 settings.load_profile(os.environ.get("TESTS_PROFILE", "quick"))
 
-# The background jobs of a shell and programs under nohup ignore these signals, and every process of the tests would
-# inherit that. So restore the default.
+# Background jobs of a shell, and programs under nohup, ignore these signals, and all child processes inherit this. So
+# restore the default.
 for ignored in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(ignored) is signal.SIG_IGN:
         signal.signal(ignored, signal.default_int_handler if ignored == signal.SIGINT else signal.SIG_DFL)
@@ -66,7 +66,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give session fixtures, and code that runs between tests, directories and a prefix of their own, too."""
+    """Give session fixtures, and code that runs between tests, their own directories and their own prefix."""
     config.pluginmanager.register(Untouched(users_places()))
     base = ExitStack()
     base.enter_context(own_places())
@@ -77,7 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @contextmanager
 def own_places() -> Iterator[None]:
-    """Give a process that runs tests directories and a prefix of its own, for code that runs between tests."""
+    """Give each process that runs tests its own directories and prefix, for code that runs between tests."""
     sandbox.forget_unused()
     try:
         with apart():
@@ -178,7 +178,7 @@ class Worker:
         return self.process.wait()
 
 
-# Modules that are slow to load, and the text in a program which shows that it needs them.
+# Modules that are slow to load, each with a text whose presence in a program shows that the program needs the module.
 _LOADED = {
     "torch": "import torch",
     "numpy": "import numpy",
@@ -198,7 +198,7 @@ def workers(forked: bool = True) -> Iterator[Callable[..., Worker]]:
     """Starts workers: `start(program, **environment)`; kills the workers that still run at the end.
 
     `before` is the beginning of the command, and `python` the options of its interpreter. A worker is usually forked.
-    But it is started as a command if `before` or `python` is given, if its environment changes the loader or the
+    It is started as a command if `before` or `python` is given, if its environment changes the loader or the
     interpreter, or if `forked` is false.
     """
     started: list[Worker] = []
@@ -269,7 +269,7 @@ def worker(prefix: str, request: pytest.FixtureRequest) -> Iterator[Callable[...
 
 @pytest.fixture
 def daemon(prefix: str) -> Iterator[Daemon]:
-    """A daemon that uses the socket and the prefix in the environment."""
+    """A daemon that uses the socket and the prefix of the test's environment."""
     # Imported late, because most tests need no server.
     from serving import serving
 
@@ -277,8 +277,8 @@ def daemon(prefix: str) -> Iterator[Daemon]:
         yield serves
 
 
-# Another user cannot run an interpreter below a home directory that is closed to them. So the command gets a mount
-# namespace in which this directory has only the interpreter.
+# Another user cannot run an interpreter that is below a closed home directory. So the command gets a mount namespace in
+# which this directory contains only the interpreter.
 _HOME = """
 mount --bind "$1" /mnt && mount -t tmpfs -o mode=755 home "$2" && mkdir -p "$1" && mount --move /mnt "$1" && shift 2
 exec "$@"
@@ -286,7 +286,7 @@ exec "$@"
 
 
 def another_user(uid: int, *groups: int) -> list[str]:
-    """The beginning of a command that runs as another user, who is a member of only these groups."""
+    """The first words of a command that runs as another user, who is a member of only these groups."""
     member = f"--groups={','.join(map(str, groups))}" if groups else "--clear-groups"
     command = ["setpriv", f"--reuid={uid}", f"--regid={uid}", member]
     if os.geteuid() != 0 or shutil.which(command[0]) is None:
@@ -307,7 +307,7 @@ def _runs_brickd(*command: str) -> bool:
 
 @pytest.fixture
 def nobody() -> list[str]:
-    """The beginning of a command that runs as another user than the tests."""
+    """The first words of a command that runs as a user other than the user of the tests."""
     return another_user(65534)
 
 
@@ -367,7 +367,7 @@ def contents(files: Iterable[Path]) -> Iterator[bytes]:
 
 @functools.cache
 def version(tool: str) -> bytes:
-    """The version of a tool."""
+    """The output of a tool's `--version`."""
     return subprocess.run([tool, "--version"], stdout=subprocess.PIPE, check=True).stdout
 
 
@@ -404,8 +404,8 @@ def compiled() -> Callable[..., Path]:
         others = tuple(flag for flag in flags if not flag.startswith("-D"))
 
         def make(target: Path) -> None:
-            # Most sources are the same after preprocessing with any definitions. So equal preprocessed texts share one
-            # object.
+            # For most sources, the preprocessed text does not depend on the definitions. So equal preprocessed texts
+            # share one object.
             text = preprocessed(source, flags)
             what = (others, text) if text is not None else (flags, b"".join(made_of))
             by = (version("gcc"), repr((common, what[0])).encode(), what[1])

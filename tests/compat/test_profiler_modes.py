@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from recorded import counts, events
 from test_profiler import report_of
 
-# A device that does its work one piece after another while the host continues. sync() waits for the device, as in
-# torch.
+# A device that executes its work in order while the host continues. sync() waits for the device, as in torch.
 DEVICE = """
 import time
 def now(): return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
@@ -381,7 +380,8 @@ def test_the_queue_of_deferred_work_is_limited() -> None:
 
 
 def settled_with_an_interruption(at: int) -> tuple[int, Waiting, list[tuple[str, int, int, int]]]:
-    """Settle deferred work, with another sync before the instruction `at`; return the instructions and the results."""
+    """Settle deferred work, and run another sync before the instruction `at`; return the instructions and the
+    results."""
     waiting, count = Waiting(), 0
     within: list[tuple[str, int, int, int]] = []
     for n in range(4):

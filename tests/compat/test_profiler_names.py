@@ -1,4 +1,4 @@
-"""The names of the old tools work as before. Also tests the formats of a profiler's report."""
+"""The names of the old tools work as before. This file also tests the formats of a profiler's report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KernelTrace and TraceRun: the content of a trace, the content of a run, mistakes of a host."""
+"""KernelTrace and TraceRun: the content of a trace, the content of a run, and wrong calls by a host."""
 
 from __future__ import annotations
 

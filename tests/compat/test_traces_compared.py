@@ -358,7 +358,7 @@ def place(of: T) -> tuple[Any, ...]:
 
 
 def oracle(new: list[T], base: list[T]) -> tuple[list[tuple[Any, ...]], int, int, Counter[str], int, str]:
-    """Return the expected divergences, the counts of equal, compared and other traces, and the verdict."""
+    """Return the expected divergences, the verdict, and the counts of equal, compared and other traces."""
     differ, equal, apart, alone = [], 0, Counter[str](), 0
     for key in {place(each) for each in new + base}:
         a = [each for each in base if place(each) == key]

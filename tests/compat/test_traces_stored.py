@@ -51,7 +51,7 @@ def traces(draw: st.DrawFn) -> brick.KernelTrace:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Return whether values are equal; floats must be equal to the last bit, but all NaN count as equal."""
+    """Return whether two values are equal; floats must be equal to the last bit, but any two NaN count as equal."""
     if isinstance(a, float):
         return isinstance(b, float) and (
             struct.pack("d", a) == struct.pack("d", b) or (math.isnan(a) and math.isnan(b))
@@ -98,7 +98,7 @@ def document() -> dict[str, Any]:
 
 
 def changed(path: str, value: Any) -> str:
-    """Return the document with another value at a path; `...` removes the value."""
+    """Return the document with this value at a path; the value `...` removes what is there."""
     answer = document()
     at: Any = answer
     *way, last = [int(part) if part.isdigit() else part for part in path.split(".")]
