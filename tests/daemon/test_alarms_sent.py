@@ -1,4 +1,4 @@
-"""The targets of alarms: real commands and real servers on loopback that work or fail."""
+"""The targets of alarms: real commands, and real servers on loopback. Some work, and some fail."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ OFF = Problem("off", "api", ("api/0",), "recording is off", "brickd set --record
 
 
 class Server(ThreadingHTTPServer):
-    """A server that keeps its requests, and answers each with the next status; for status 0, it answers only when it
-    ends.
+    """A server that stores its requests, and answers each with the next status; for status 0, it answers only when the
+    server ends.
     """
 
     daemon_threads = True

@@ -1,4 +1,4 @@
-"""Segments that cost too much, dead segments, and long work while the daemon must end."""
+"""Segments that cost too much, dead segments, and long work while the daemon is asked to end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from brickd.views.problems import Seen, problems
 
 @contextmanager
 def segment(prefix: str, name: str, **counts: int) -> Iterator[Rings]:
-    """A file with opened lanes, without a worker."""
+    """A segment that has opened lanes and no worker."""
     page = bytearray(empty(**({"lanes": 2, "span_slots": 64, "event_slots": 64} | counts)))
     put(page, "header", {"uuid": os.urandom(16), "service": name.encode(), "index": -1, "coordinates": b""})
     with (SHM / f"{prefix}{name}").open("w+b", buffering=0) as file:
@@ -44,7 +44,7 @@ def segment(prefix: str, name: str, **counts: int) -> Iterator[Rings]:
 
 
 class Loop:
-    """A collector with its events and its saved memory."""
+    """A collector, the events that it logged, and the memory that it saved."""
 
     def __init__(self, prefix: str) -> None:
         self.logged: list[tuple[str, str]] = []

@@ -1,7 +1,7 @@
 """A checkpoint with a correct checksum and invalid content is refused, or does no harm.
 
-Each test takes a real document with an entry of every kind, and replaces one value. Then the test does everything with
-the checkpoint that a daemon and the verbs do.
+Each test takes a real document with an entry of every kind, and replaces one value. Then the test uses the checkpoint
+in every way in which a daemon and the verbs do.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def written(value: Any) -> bytes:
 
 
 def answers(world: SharedMemory | Daemon) -> Iterator[Callable[[], Answer]]:
-    """Yield every view that depends on a checkpoint."""
+    """Yield the answer of every view that depends on a checkpoint."""
     yield lambda: status.answer(world, StatusQuery())
     yield lambda: workers.answer(world, WorkersQuery())
     yield lambda: bricks.answer(world, BricksQuery(by="layer"))
@@ -173,7 +173,7 @@ def shown(world: SharedMemory | Daemon) -> None:
 
 
 def used(content: bytes, dead: Dead) -> set[str]:
-    """Do with a checkpoint all that a daemon and the verbs do; return the kinds of the daemon's events.
+    """Use a checkpoint in every way in which a daemon and the verbs do; return the kinds of the daemon's events.
 
     Raises:
         CheckpointRefused: the checkpoint cannot be decoded. No other exception is allowed.
@@ -212,7 +212,7 @@ def squeezed(content: bytes) -> str:
 
 
 def at_site(slots: str, site: int) -> str:
-    """A checksum with another site number."""
+    """The slots of a checksum with another site index."""
     record = bytearray(b64decode(slots))
     record[8:12] = struct.pack("<I", site)
     return base64(bytes(record))
@@ -454,7 +454,7 @@ NASTY: tuple[Any, ...] = (None, -1, 2**64, 1.5, float("nan"), "x", [], {"a": 1})
 def test_every_bad_value_in_every_place_is_refused_or_harmless(
     dead: Dead, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # no wait is needed, because no worker here is live without a lock
+    # no need to watch the workers: none of them is live without a lock
     monkeypatch.setattr("brickd.model.worker_survey._WATCH_SECONDS", 0.0)
     original = decoded(checkpoint.encode(made(dead)))
     refused = 0

@@ -1,4 +1,4 @@
-"""An invalid segment affects only itself, and no control request is lost."""
+"""An invalid segment affects no other segment, and no control request is lost."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def segment(prefix: str, name: str) -> Iterator[Rings]:
 
 @contextmanager
 def written_below(offset: int) -> Iterator[None]:
-    """Let no file be written above this offset, as if the disk were full and the file had a hole there."""
+    """Make writes above this offset fail, as if the file had a hole there and the disk were full."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (offset, hard))
     try:

@@ -98,7 +98,7 @@ def test_a_daemon_restores_the_state_of_its_killed_predecessor(worker: Start, pr
         daemon.until("worker_ended")
         before = daemon.ask("/status")
         (lives_on,) = (each["segment"] for each in before["workers"] if each["state"] != "ended")
-        # the segment of the other worker is removed as soon as the checkpoint has its totals
+        # the other worker's segment is removed as soon as the checkpoint has the worker's totals
         until(lambda: find(prefix) == [lives_on])
         daemon.kill()
     left = brickd("status", "--json")
@@ -149,7 +149,7 @@ def comparable(value: Any) -> Any:
 
 
 def nearly(value: Any, key: str = "") -> Any:
-    """Return a value whose times may differ by rounding, because each reader measures the length of a tick itself."""
+    """Return a copy whose times equal times that differ by rounding, because each reader measures a tick itself."""
     if isinstance(value, dict):
         return {name: nearly(each, name) for name, each in value.items()}
     if isinstance(value, list):
@@ -230,7 +230,7 @@ def test_the_last_event_number_is_saved_when_two_threads_log_at_once(prefix: str
         daemon = Daemon(home)
         others = [threading.Thread(target=daemon.log_event, args=("second", ""))]
 
-        # called after the first event has its number and before it is logged: another thread logs an event
+        # called after the first event got its number, before it is logged: another thread logs an event
         def between() -> None:
             while others:
                 other = others.pop()

@@ -1,4 +1,4 @@
-"""A bad segment, file or client affects only itself: the numbers of other workers stay exact.
+"""A bad segment, file or client harms no other: the numbers of all other workers stay exact.
 
 Most tests of this file share one daemon and two healthy workers. Each test adds something bad, checks the daemon's
 report, lets the workers work, and checks that all their work is counted.
@@ -66,12 +66,12 @@ class Shared:
     spans: int = 0
 
     def newest(self) -> int:
-        """Return the number of the last event."""
+        """Return the sequence number of the last event."""
         number: int = self.daemon.ask("/events")["newest"]
         return number
 
     def events(self, since: int) -> list[Document]:
-        """Return the events since a number."""
+        """Return the events after this sequence number."""
         reported: list[Document] = self.daemon.ask(f"/events?since={since}")["events"]
         return reported
 
@@ -97,7 +97,7 @@ class Shared:
         return min(entries, key=lambda each: each["state"] in ("died", "ended"))
 
     def put(self, name: str, image: bytes | Path) -> str:
-        """Create a segment with these bytes, or a copy; the daemon sees it either complete or not at all."""
+        """Create a segment with these bytes or as a copy of a file; the daemon sees all of it or nothing."""
         draft = SHM / f".{self.prefix}{name}"
         if isinstance(image, Path):
             sparse_files.copy(image, draft)
@@ -152,8 +152,8 @@ def live_worker(path: Path) -> Iterator[int]:
 
 
 def opened_by(pid: int) -> set[str]:
-    """Return the files in shared memory that a process has open. The test itself must not open these files, because
-    closing them would drop its locks.
+    """Return the files in shared memory that a process has open. The test process must not open these files, because
+    closing them would drop the locks that it holds on them.
     """
     names = set()
     for each in Path(f"/proc/{pid}/fd").iterdir():
@@ -180,7 +180,7 @@ def logged_since(shared: Shared, file: str, since: int) -> str:
 
 
 def ended(changed: bytearray) -> bytes:
-    """Mark the worker of a segment as ended, so that the whole segment is read at once."""
+    """Mark the worker of a segment as ended, so that the daemon reads the whole segment at once."""
     struct.pack_into("<Q", changed, place(changed, "process") + forge.later("process", "ended"), 1)
     return bytes(changed)
 
@@ -226,7 +226,7 @@ def test_a_corrupt_segment_is_quarantined_with_its_reason(shared: Shared) -> Non
 
 
 def attached(shared: Shared, fd: int) -> None:
-    """Wait until a file that is open in this process is drained; opening it again would release its lock."""
+    """Wait until the daemon drains a file that is open in this process; opening it again here would drop its lock."""
     until(lambda: holder(fd, _reader.LOCK_CONSUMER) == shared.daemon.pid)
     shared.goes_on()
 
@@ -379,7 +379,7 @@ def test_a_renamed_segment_is_drained_under_its_new_name(shared: Shared) -> None
     (SHM / new).rename(SHM / first)
     shared.files = (first, second)
     shared.goes_on()
-    # Meanwhile, the daemon may find that workers of earlier tests have died.
+    # In the meantime, the daemon may report deaths of workers of earlier tests.
     logged_of_us = {each["kind"] for each in shared.events(before) if each["service"] in ("healthy", None)}
     assert not {"worker_died", "worker_moved", "quarantined"} & logged_of_us
 
@@ -450,7 +450,7 @@ def test_a_drained_segment_renamed_while_it_is_opened_keeps_its_lock(
     loop.tick(0)
     (SHM / f"{prefix}old").rename(SHM / f"{prefix}new")
     with monkeypatch.context() as before:
-        # returns the identity that the file had earlier
+        # as if the file's identity had been another one before
         before.setattr(segment_directory, "identifier_of", lambda _: (0, 0))
         loop.tick(1, look=True)
     assert len(loop.roster.attached) == 1
@@ -517,8 +517,7 @@ def test_a_stopped_worker_without_its_lock_is_counted_once_when_it_continues(pre
         document = daemon.once("/status?over=start", lambda answer: answer["ledger"]["deferred"]["bounded"] >= 20)
         (entry,) = document["workers"]
         assert (entry["name"], entry["state"]) == ("api/0", "live")
-        # Of ten deferred starts, some may be missing: those that the worker wrote into its ring after the removal and
-        # before it noticed the removal. Nothing is counted twice.
+        # Some of ten deferred starts may be missing: those that were recorded before the worker noticed the removal.
         (deferred,) = [each for each in document["bricks"] if each["bounded"]]
         assert deferred["count"] == document["ledger"]["deferred"]["bounded"]
         assert 20 <= deferred["count"] <= 30

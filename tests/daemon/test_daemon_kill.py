@@ -1,4 +1,4 @@
-"""Daemons are killed at each step while workers continue, end and die. Every event counts exactly once."""
+"""Daemons are killed at each step while workers continue, end and die. Every event is counted exactly once."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Host:
     """A machine on which workers start and end, and daemons die.
 
     Attributes:
-        workers: all workers so far.
-        killed: how often a daemon was killed, by action and step.
+        workers: all workers that were started so far.
+        killed: how often a daemon was killed, keyed by action and step.
         events: the events of all daemons, such as "break: …".
     """
 
@@ -72,7 +72,7 @@ class Host:
         return [each for each in self.workers if each.fate == "lives"]
 
     def kill(self, action: str, number: int, of: str | None = None, then: Then | None = None) -> None:
-        """Run a daemon until it is killed at this effect; do something to a worker in the meantime."""
+        """Run a daemon until it is killed at this effect; in the meantime, do something to a worker."""
         with dying_daemon(self.compiled, f"{action}:{number}", of) as daemon:
             if then is not None:
                 then(daemon)
@@ -120,7 +120,7 @@ class Host:
 
         Args:
             found: the workers that brickd shows.
-            whole: whether no daemon's memory was lost.
+            whole: whether every daemon could load the memory of the daemon before it.
         """
         by_file = {each.reading.file: each for each in found}
         assert len(by_file) == len(found) == len(self.workers)
@@ -141,17 +141,17 @@ def _judge(loaded: Loaded, worker: Worker, *, whole: bool) -> None:
     on_the_way = range(len(lanes) + 1) if loaded.fate == "cut" else (0,)
     rows = {(brick.name, brick.bounded): brick.row for brick in bricks([worker])}
 
-    # All spans, and where their details are.
+    # Check the count of all spans, and of their details, by the place where the details are.
     assert ledger.spans["begun"] - ledger.spans["summarized"] - ledger.spans["abandoned"] in on_the_way
     assert rows["span", False]["count"] - ledger.spans["summarized"] in on_the_way
     where = ledger.details["consumed"] + ledger.details["in_ring"] + ledger.details["lost_with_daemon"]
     assert sum(lane["span_attempts"] for lane in lanes) - where - ledger.details_dropped.total() in on_the_way
 
-    # All events: no event is ever lost with a daemon.
+    # Check the count of all events: none is lost when a daemon dies.
     where = ledger.events["consumed"] + ledger.events["in_ring"]
     assert sum(lane["event_attempts"] for lane in lanes) - where - ledger.events_dropped.total() in on_the_way
 
-    # Every deferred start, and how it ended.
+    # Check the count of deferred starts, by the way in which they ended.
     terms, dropped = Counter(reading.deferred), ledger.events_dropped
     assert terms["started"] == terms["measured"] + terms["bounded"] + terms["orphaned"]
     assert terms["started"] + dropped["defer"] <= sum(lane["event_attempts"] for lane in lanes)
@@ -246,8 +246,8 @@ def test_a_damaged_checkpoint_is_reported_until_rewritten_and_counts_nothing_twi
         damage(content)
         runtime().checkpoint.write_bytes(content)
         before = events_logged()
-        # The daemon moves the damaged checkpoint aside and dies. The next daemon must report the damage, too, and dies
-        # when it writes its own checkpoint.
+        # The daemon moves the damaged checkpoint aside and dies. The next daemon, which dies when it writes its own
+        # checkpoint, must also report the damage.
         host.kill(ACTIONS[number % 3], 3, then=host.one_dies if number % 2 else None)
         host.kill("kill-before", 1, "write")
         assert events_logged() > before, "a daemon that survived logged the event"

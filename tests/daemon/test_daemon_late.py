@@ -43,7 +43,7 @@ def started_worker(start: Start) -> tuple[Worker, str]:
 
 
 def work(worker: Worker, rings: int) -> None:
-    """Let the worker fill its rings `rings` times, and wait for that."""
+    """Let the worker fill its rings `rings` times, and wait until it has done so."""
     assert worker.process.stdin is not None
     worker.process.stdin.write(b"%d\n" % rings)
     worker.process.stdin.flush()
@@ -51,7 +51,7 @@ def work(worker: Worker, rings: int) -> None:
 
 
 def drained(daemon: Running) -> dict[str, Any]:
-    """Return the ledger after the daemon has read and counted everything: two readings must be equal."""
+    """Return the ledger when the daemon has read and counted everything: two answers in a row are equal."""
     seen: list[dict[str, Any]] = [{}]
 
     def still(answer: Any) -> bool:
@@ -69,7 +69,7 @@ def judge(ledger: dict[str, Any], *, rings: int, filled: int, recorded: int) -> 
     Args:
         ledger: the sum over workers.
         rings: how often a pair of rings was filled with spans and deferred starts.
-        filled: how often the rings were empty before, so that they kept as much as they hold.
+        filled: how often the rings were empty before they were filled, so that they kept all that fits.
         recorded: how often the rings were filled while span detail was on.
     """
     assert (ledger["spans"]["begun"], ledger["spans"]["summarized"]) == (rings * RING, rings * RING)
@@ -147,7 +147,7 @@ def test_a_full_runtime_directory_is_reported_and_loses_no_event(
         dies.kill()
         daemon.until("worker_died")
         status = daemon.once("/status", lambda answer: answer["ledger"]["deferred"]["bounded"] >= 3 * STARTS)
-        # As long as data is not saved, its segment is not removed, and its slots are not given back to the worker.
+        # While data is not saved, its segment is not removed, and its slots are not given back to the worker.
         assert find(prefix) == sorted((file, ended_file, died_file))
         work(lives, 1)
         problems = {problem["text"] for problem in status["problems"]}

@@ -79,7 +79,7 @@ def test_an_exception_while_resting_is_reported_once_a_second_and_ends_nothing(
 def test_the_time_since_the_last_tick_is_never_negative(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A reader would take a recording with a negative time for a damaged one."""
+    """A reader would treat a recording with a negative time as damaged."""
     now = property(lambda _: time.monotonic_ns(), lambda *_: None)
     monkeypatch.setattr(Loop, "came_round_ns", now, raising=False)
     with Home(runtime()) as home:

@@ -133,7 +133,7 @@ def test_a_second_daemon_reports_the_pid_namespace_of_the_first(worker: Start, p
 
 # ---- clocks
 
-# Reports the total time of its spans.
+# A worker that reports the total time of its spans.
 CLOCKED = """
 import time
 b = brick.brick("b")

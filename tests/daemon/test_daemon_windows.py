@@ -79,7 +79,7 @@ def test_rates_are_per_second_of_the_window(worker: Start) -> None:
     assert abs(brick["count_per_second"] - 10 / seconds) <= 0.1
     assert abs(brick["elements_per_second"] - 30 / seconds) <= 0.1
     assert brick["elements_per_second_in_brick"] > brick["elements_per_second"]
-    # the extremes are known only for the whole time, not for a window
+    # minimum and maximum are known only for the whole life of a worker, not for a window
     assert brick["min_ns"] is brick["max_ns"] is None
 
 

@@ -186,7 +186,7 @@ def test_only_a_regular_file_is_opened(make: object, path: Path) -> None:
 
 
 class Keeper:
-    """A keeper that gets a snapshot of one worker every ten seconds."""
+    """A keeper of the last day that gets a snapshot of one worker every ten seconds."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.events = path, list[tuple[str, str]]()

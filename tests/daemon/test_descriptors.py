@@ -1,4 +1,4 @@
-"""If descriptors are short, the daemon refuses clients first; workers and the checkpoint keep theirs."""
+"""If descriptors are scarce, the daemon first refuses clients; workers and the checkpoint keep their descriptors."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_streams_take_half_of_the_connections_and_more_are_refused(prefix: str) 
 @contextmanager
 def no_descriptor_left(pid: int, but: int = 0) -> Iterator[None]:
     """Limit the open files of a process to the present number plus `but`."""
-    # this includes the descriptor of the listing itself, if the process is this one
+    # if the process is this one, this includes the descriptor that lists the folder
     listed = os.listdir(f"/proc/{pid}/fd")
     numbers = {int(each) for each in listed if os.path.lexists(f"/proc/{pid}/fd/{each}")}
     free = [number for number in range(len(numbers) + but + 1) if number not in numbers]

@@ -99,9 +99,7 @@ def test_the_cheapest_segments_up_to_half_of_a_tick_are_cheap(monkeypatch: pytes
         quiet = quiet_bytes(order)
 
         def unreached(limit: int) -> list[str]:
-            """Return the segments that a tick does not reach if the tick before it read a full ring of the first
-            segment.
-            """
+            """Return the segments that a tick does not reach if the tick before read a full ring of the first one."""
             fill(made[0])
             write_event(made[1:])
             monkeypatch.setattr(drain_order, "TICK_BYTES", 1 << 30)

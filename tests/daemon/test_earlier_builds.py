@@ -1,5 +1,5 @@
-"""An earlier version of brickd or brick-agent with the current version of the other: an upgrade of either loses no
-count, and no verb crashes.
+"""An earlier brickd with the current brick-agent, and the reverse: upgrading either one loses no count, and no verb
+crashes.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from brickd.shm.segment import open_segment
 from brickd.state.daemon_state import Memory
 
 PROMPTS = [10**18 + 977 * number for number in range(10)]
-# Serves all prompts in the requested number of rounds; the number of the round is the position of a checksum.
+# Serves all prompts in each of the requested number of rounds; the position of a checksum is the index of its round.
 PROGRAM = f"""
 import numpy as np
 x = np.ones(4, "f")
@@ -100,7 +100,7 @@ def collecting(prefix: str, epochs: Epochs) -> Iterator[Callable[[], None]]:
 def test_a_prompt_repeated_in_each_epoch_is_sampled_in_both_workers_at_once(worker: Start, prefix: str) -> None:
     one, two = (Server(worker, number, "1/16") for number in range(2))
     clock = Clock()
-    # begin at a multiple of 64 s, so that the next 16 epochs sample each prompt once
+    # begin at a multiple of 64 s, so that each prompt is sampled in one of the next 16 epochs
     clock.now_ns -= clock.now_ns % (64 * SECOND)
     while clock.now_ns // SECOND + 16 < time.time():
         clock.now_ns += 16 * SECOND
@@ -118,8 +118,8 @@ def test_a_prompt_repeated_in_each_epoch_is_sampled_in_both_workers_at_once(work
 
 @pytest.mark.ci
 def test_at_an_epoch_border_workers_differ_only_while_the_epoch_is_written(worker: Start, prefix: str) -> None:
-    # One of 500 rounds may run between the writes into two workers (10 ms of 5 s). The writes took 0.05 ms for 64
-    # workers, and 32 ms at worst.
+    # Up to one of 500 rounds (10 ms of 5 s) may run between the writes into the two workers. The writes took 0.05 ms
+    # for 64 workers, and 32 ms at worst.
     one, two = (Server(worker, number, "1/4") for number in range(2))
     clock = Clock()
     both: list[set[Sample]] = [set(), set()]

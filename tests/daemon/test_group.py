@@ -113,8 +113,8 @@ def test_root_can_change_settings(daemon: Running, worker: Start) -> None:
     assert done.returncode == 0, done.stderr
 
 
-# Attacks that a member of the group could make with a descriptor of a segment. In earlier versions, each of these
-# attacks stopped a drain or killed a server.
+# Attacks that a member of the group could make with a descriptor of a segment. Each of them stopped a drain or killed a
+# server in earlier versions.
 ATTACKS = """
 import fcntl, os, sys
 for flags in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR):

@@ -1,5 +1,5 @@
-"""The guardian process restores settings after `brickd record` was killed. Without pidfd, the guardian does not start,
-and nothing fails.
+"""The guardian process restores settings after `brickd record` was killed. Without pidfd, no guardian starts, and
+nothing fails.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The last day of a real daemon: what it counts by service, and after it was killed."""
+"""The last day as a real daemon keeps it: what it counts for each service, and what is left after a kill."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def test_a_daemon_reports_ready_heartbeat_and_stopping(prefix: str) -> None:
             assert [one(manager) for _ in range(3)] == [{"WATCHDOG": "1"}] * 3
             daemon.terminate()
             assert daemon.wait() == 0
-            # a keep-alive message may come after this message
+            # a keep-alive message may follow
             (ending,) = (sign for sign in waiting(manager) if sign != b"WATCHDOG=1")
             assert ending.startswith(b"STOPPING=1\n")
         finally:
@@ -167,7 +167,7 @@ def loop_held(daemon: Running) -> Iterator[None]:
             assert ptrace(_INTERRUPT, thread, None, None) == 0
             os.waitpid(thread, _ANY_THREAD)
             if (threads / str(thread) / "syscall").read_text().startswith(_POLLS):
-                # stop the thread only when it does not have the interpreter lock, because the others would also stop
+                # stop the thread only while it does not hold the interpreter lock: the others would stop, too
                 break
             assert ptrace(_CONTINUE, thread, None, None) == 0
         yield

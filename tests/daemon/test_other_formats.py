@@ -39,7 +39,7 @@ def loop(prefix: str) -> Iterator[Collector]:
 
 
 def drained(loop: Collector) -> dict[int, int]:
-    """Return the number of begun spans of each drained worker, by its minor version."""
+    """Return the number of begun spans of each drained worker, keyed by the minor version of the worker's format."""
     loop.tick(0)
     readings = [each.segment.read() for each in loop.roster.attached.values()]
     return {each.header["minor"]: ledger_of(each).spans["begun"] for each in readings}

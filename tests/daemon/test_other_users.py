@@ -33,7 +33,7 @@ STRANGER = 65534
 
 
 def foreign_file(file: Path, image: bytes = b"x\n", mode: int = 0o666, uid: int = STRANGER) -> Path:
-    """Create a file of another user, which is complete when it gets its name."""
+    """Create a file of another user; the file gets its name only when its content is complete."""
     draft = SHM / f".{file.name}"
     placed(draft.name, image)
     return given_away(draft, file, mode, uid)

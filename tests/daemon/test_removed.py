@@ -1,4 +1,4 @@
-"""A worker that removes a segment first writes a record of it; without a record, the segment stays."""
+"""Before a worker removes a segment, it writes a record of the segment; if it cannot, the segment stays."""
 
 from __future__ import annotations
 
@@ -296,7 +296,7 @@ def test_a_segment_with_a_held_lock_is_kept_with_any_pid(compiled: Compile, pref
         (alive,) = find(prefix)
         with dead(compiled, prefix, 10) as (drained,), open_segment(drained, os.O_RDWR) as segment:
             assert segment.consume()
-            # the worker then looks like a process in another pid namespace
+            # so the worker looks like a process in another pid namespace
             with (SHM / alive).open("r+b", buffering=0) as opened:
                 page = bytearray(os.pread(opened.fileno(), forge.PAGE, 0))
                 forge.put(page, "header", {"pid": segment.header["pid"]})

@@ -21,8 +21,8 @@ from brickd.shm.segment_files import find
 
 @contextmanager
 def between_two(compiled: Compile, prefix: str) -> Iterator[tuple[Worker, str, str]]:
-    """Start a worker that stops after it has found two dead segments and written a record of the first, which it has
-    not removed yet.
+    """Start a worker that finds two dead segments, writes a record of the first, and stops before it removes this
+    segment.
     """
     with dead(compiled, prefix, 10, 20) as (first, second):
         with native(program(compiled, "removed", *GREEDY), "0", "fork", "1") as process:
@@ -38,9 +38,7 @@ def replace(file: str) -> None:
 
 
 def go_on(process: Worker, more: int) -> None:
-    """Let the worker continue; it removes the segment that has a record, and then writes records of `more` other
-    segments.
-    """
+    """Let the worker continue: it removes the recorded segment, and then writes records of `more` other segments."""
     process.go()
     for _ in range(more):
         assert process.next_report() == "forked"

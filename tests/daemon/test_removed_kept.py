@@ -42,7 +42,7 @@ def counted(daemon: Machine) -> tuple[int, int]:
 
 
 def without_a_daemon(prefix: str, kept: bytes) -> tuple[int, int]:
-    """Return the same counts for a reader without a daemon, which reads the checkpoint."""
+    """Return the same two counts for a reader that reads the checkpoint itself, without a daemon."""
     found = survey(prefix, decode(kept).background() if kept else Background())
     shown = sum(each.ledger.spans["begun"] for each in found.workers)
     return shown, sum(each.counts.spans for each in found.removed)

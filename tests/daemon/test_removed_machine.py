@@ -1,4 +1,4 @@
-"""A dead segment, with any order of steps: at any time, each span is either shown or counted as removed, exactly once.
+"""Dead segments, with any order of steps: at any time, each span is either shown once or counted once as removed.
 
 Workers are dead from the start, so their work is known. Other processes write a record of a segment, unlink the
 segment, or die in between. Some copy a segment, so that two files have its uuid. A daemon attaches, saves totals,
@@ -33,7 +33,7 @@ POINTS = st.sampled_from(["saving", "saved", "emptying", "nowhere"])
 
 
 class Killed(BaseException):
-    """Raised to kill the daemon: none of its code runs after that."""
+    """Raised to kill the daemon: no code of the daemon runs after that."""
 
 
 class RemovedMachine(RuleBasedStateMachine):
@@ -65,7 +65,7 @@ class RemovedMachine(RuleBasedStateMachine):
 
     @rule(worker=workers)
     def a_new_worker_records_it(self, worker: str) -> None:
-        """Let a new worker that found the segment dead, now or earlier, write a record of it."""
+        """Let a new worker, which finds the segment dead now or found it dead earlier, write a record of it."""
         fd = os.memfd_create("image")
         os.write(fd, dead_image(bytes.fromhex(worker), self.spans[worker]))
         record = Segment(worker, fd).removed(_reader.REMOVED_ROOM)

@@ -381,7 +381,7 @@ def test_a_record_file_of_1_gib_is_not_read(prefix: str) -> None:
 @given(st.binary(max_size=3 * RECORD), st.integers(0, 2), st.integers(0, RECORD * 8 - 1))
 def test_only_whole_records_in_a_file_of_any_bytes_count(junk: bytes, before: int, flipped: int) -> None:
     sealed = bytearray(record_of(bytes(range(16)), 7))
-    # the checksum of the record, computed with 0 in the field of the checksum
+    # the record's checksum, computed while its checksum field is 0
     sealed[12:16] = zlib.crc32(sealed).to_bytes(4, "little")
     damaged = bytearray(sealed)
     damaged[flipped // 8] ^= 1 << flipped % 8

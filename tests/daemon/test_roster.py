@@ -1,4 +1,4 @@
-"""Which workers the daemon drains, and which have no room in its limits."""
+"""Which workers the daemon drains, and which are beyond its limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of workers (roster) across two daemons: workers are remembered, missed, or continue in other segments."""
+"""The roster (list of workers) of successive daemons: workers are remembered, missed, or continue in other segments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from brickd.state.daemon_state import Memory
 
 
 class Life:
-    """One daemon's loop after another: each begins with the memory that the last daemon saved."""
+    """The loops of successive daemons: each begins with the memory that the previous daemon saved."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix, self.kept, self.second = prefix, b"", 0
@@ -74,7 +74,7 @@ def life(prefix: str) -> Iterator[Life]:
 
 
 def irremovable(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no process remove a segment from now on."""
+    """From now on, make every removal of a segment fail."""
     unlink = posix_ipc.unlink_shared_memory
 
     def refused(name: str) -> None:
@@ -220,7 +220,7 @@ def test_a_segment_renamed_more_often_than_it_may_be_open_is_given_up(
     (attached,) = life.loop.roster.attached.values()
 
     def renamed(name: str, access: int) -> Segment:
-        """Give a segment the name of another segment just before the other is opened."""
+        """Give a segment the name of another segment just before that other segment is opened."""
         os.rename(SHM / attached.segment.name, SHM / name)
         return open_segment(name, access)
 

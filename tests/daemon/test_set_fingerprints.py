@@ -31,7 +31,7 @@ from brickd.state import checkpoint
 from brickd.state.daemon_state import Memory
 
 STEPS = 64
-# Does all steps in each round; after the first round, the worker has one more site.
+# Does all steps in each round; from the second round on, the worker has one more site.
 PROGRAM = f"""
 import numpy as np
 x = np.ones(4, "f")
@@ -63,9 +63,9 @@ class Served:
         return next(each for each in readings(prefix) if each.header["index"] == self.number)
 
     def round(self, daemon: Running | None = None) -> dict[Site, set[int]]:
-        """Do one round in its own epoch, and return the recorded steps by site.
+        """Do one round in an epoch of its own, and return the recorded steps, keyed by site.
 
-        A running daemon is stopped during the round, because it would free the slots of the ring.
+        If a daemon runs, it is suspended during the round, because it would free the slots of the ring.
         """
         with daemon.stopped() if daemon is not None else nullcontext():
             give(self.reading().file)
@@ -92,7 +92,7 @@ class Served:
 
 
 def at(sites: set[Site], one_in: int = 1) -> dict[Site, set[int]]:
-    """Return the steps that this rate selects, for each of the sites."""
+    """Return, for each of the sites, the steps that this rate selects."""
     return {site: {step for step in range(STEPS) if one_in == 1 or drawn(step, one_in)} for site in sites}
 
 
@@ -103,7 +103,7 @@ def message(*arguments: str) -> str:
 
 
 def filtered(daemon: Running, worker: str, site: int) -> None:
-    """Wait until a site that the daemon knows is excluded in a worker."""
+    """Wait until the daemon has excluded a site in a worker; the daemon already knows the site."""
 
     def so(answer: dict[str, Any]) -> bool:
         return len(answer["sites"]) > site and answer["sites"][site]["left_out"]

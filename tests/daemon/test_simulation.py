@@ -1,4 +1,4 @@
-"""The loop, its deferred work, checkpoint and restarts account for every event.
+"""Through deferred work, checkpoints and restarts, the daemon's loop accounts for every event.
 
 One seed is one order of events: `simulate(seed, folder)` repeats it.
 """
@@ -101,7 +101,7 @@ def judge(world: World) -> None:
         else:
             assert worker is not None, "the totals of every dead worker are shown"
             assert worker.ledger.spans["begun"] + counted == writer.begun
-            # after a copy was made, only the spans of the original are compared
+            # if the daemon reads a copy of the segment, only the count of begun spans is compared
             if worker.reading.file not in world.copies:
                 judge_worker(world, writer, worker)
     assert not found
@@ -109,8 +109,8 @@ def judge(world: World) -> None:
 
 
 def judge_after_a_break(writer: Writer, worker: Worker | None) -> None:
-    """Check the accounts after a checkpoint was lost: data that only the checkpoint had is lost, but the totals in a
-    segment count once.
+    """Check the accounts after a checkpoint was lost: what only the checkpoint had is lost, but the totals in a segment
+    are counted once.
     """
     assert worker is not None or not writer.alive
     counts = Counter(worker.reading.deferred) if worker is not None else Counter()
@@ -127,7 +127,7 @@ def judge_worker(world: World, writer: Writer, worker: Worker) -> None:
         for path, row in zip(reading.paths, dtypes.summaries(reading.summaries), strict=True)
         if path is not None
     }
-    # All spans, and where their details are.
+    # Check the count of all spans, and of their details, by the place where the details are.
     assert rows[2, _reader.UNIT_TICKS]["count"] == writer.spans
     details, events = worker.ledger.document()["details"], worker.ledger.document()["events"]
     wanted, written = (sum(lane[name] for _, lane, _ in reading.lanes) for name in ("span_attempts", "event_attempts"))
@@ -136,7 +136,7 @@ def judge_worker(world: World, writer: Writer, worker: Worker) -> None:
     assert written - sum(events["dropped"].values()) - _accounted(events) in unpublished
     folded = world.folded[reading.uuid] + world.now_folding(reading.uuid)
     assert details["consumed"] == folded
-    # Every deferred start, and how it ended.
+    # Check the count of deferred starts, by the way in which they ended.
     assert counts["started"] <= len(history.starts) if writer.uncertain else counts["started"] == len(history.starts)
     assert counts["started"] == counts["measured"] + counts["bounded"] + counts["orphaned"] + counts["pending"]
     assert counts["refused"] == 0
