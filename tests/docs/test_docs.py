@@ -14,7 +14,7 @@ _TEST = re.compile(r"`(test_\w+\.py)(?:::(test_\w+))?`")
 
 
 def named(text: str) -> list[tuple[str, str]]:
-    """Return the tests that a page names: the file and, if given, the function."""
+    """Return the tests that a page names: each file and, if the page names it, the function."""
     return _TEST.findall(text)
 
 

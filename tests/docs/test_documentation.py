@@ -22,7 +22,7 @@ NAVIGATION = re.findall(r"^ +- .*: ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_t
 
 
 def wrong(folder: Path, text: str) -> list[str]:
-    """Return the errors in the links of a README with this text, next to docs/a.md, which has one heading."""
+    """Return the errors in the links of a README with this text; docs/a.md exists and has one heading."""
     (folder / "docs").mkdir(exist_ok=True)
     (folder / "docs" / "a.md").write_text("# One `thing`, two\n")
     (folder / "README.md").write_text(text)

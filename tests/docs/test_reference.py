@@ -91,7 +91,7 @@ def commands() -> dict[str, click.Command]:
 
 
 def unknown(text: str) -> list[str]:
-    """Return the verbs and options in the commands of a text that do not exist."""
+    """Return the verbs and options that the commands in a text use and that do not exist."""
     lines = [span for span in spans(text) if span.startswith("brickd ")]
     lines += [
         line.removeprefix("$ ")
@@ -265,7 +265,7 @@ def test_each_example_request_is_quoted_for_a_shell(example: str) -> None:
 
 
 def asked(command: str, lines: int | None = None) -> str:
-    """Return the output of a shell command; if the command does not end, its first `lines` lines."""
+    """Return the output of a shell command, or the first `lines` lines if the command does not end by itself."""
     if shutil.which("curl") is None:
         pytest.skip("no curl here")
     shell = ["sh", "-c", command.replace("curl ", "exec curl --silent --show-error --fail ", 1)]
@@ -369,7 +369,7 @@ VIEWS = (
 )
 
 
-# An example of everything that a view can show.
+# Documents that together contain everything a view can show.
 RICH = """
 source = brick.source("__global__ void f() {}", path="f.cu")
 with brick.step(1, kind="decode", rows=4, valid=3), brick.layer(2):

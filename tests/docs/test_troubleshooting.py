@@ -1,7 +1,6 @@
 """The troubleshooting page lists every finding and every refusal, and no others.
 
-The tests of this file take one second of processor time. The tests are among the fast ones, because every change of a
-message needs them.
+These tests take one second of processor time. They are fast tests, because each change of a message needs them.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def section(title: str) -> str:
 
 
 def findings(text: str) -> set[str]:
-    """Return the findings of `doctor` on the page: a heading for each finding, and a row for each loss."""
+    """Return the findings of `doctor` that the page lists: headings, and rows of the table of losses."""
     return {
         *re.findall(r"^### ([\w-]+)$", text, re.MULTILINE),
         *re.findall(r"^\| `(loss-[\w-]+)` \|", text, re.MULTILINE),
@@ -55,7 +54,7 @@ def test_every_finding_of_doctor_is_documented_and_no_other(prefix: str) -> None
 
 
 def parts(message: str) -> list[str]:
-    """Return the constant parts of a message."""
+    """Return the parts of a message that do not vary."""
     found = [part.strip(" :,;()*") for part in _PLACEHOLDER.split(message)]
     return [part for part in found if len(part) >= _LEAST]
 

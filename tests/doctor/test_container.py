@@ -51,7 +51,7 @@ def shm() -> Iterator[Path]:
 
 @pytest.fixture
 def serve(worker: Start, shm: Path, prefix: str) -> Serve:
-    """`serve(program, **parts)` starts a server in a container with these parts; `by` is the beginning of its
+    """`serve(program, **parts)` starts a server in a container with these parts; `by`: the first words of its
     command."""
     another_user(SERVER)  # skips the test if there is no such user
 
@@ -193,7 +193,7 @@ def test_sixteen_workers_fit_into_the_64_mib_of_a_container(daemon: Running, ser
 
 
 def logged(daemon: Running, begun: int) -> dict[str, Any]:
-    """Return the only worker when brickd has read everything, after a part could not be recorded normally."""
+    """Return the only worker, after checking that all its spans are counted although some could not be recorded."""
     (entry,) = daemon.ask("/workers")["workers"]
     spans = entry["ledger"]["spans"]
     assert spans["begun"] == spans["summarized"]
@@ -232,7 +232,7 @@ def test_a_full_dev_shm_kills_no_process_and_losses_are_reported(daemon: Running
 
 
 def examined(container: Container) -> dict[str, tuple[str, str, str | None]]:
-    """Return the state, the value and the fix of each finding, in the container of a pod that runs brickd."""
+    """Return the state, the value and the fix of each finding in a pod's container that runs brickd."""
     command = [*container.before, sys.executable, "-P", "-m", "brickd", "doctor", "--json"]
     environment = os.environ | {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=False)

@@ -247,7 +247,7 @@ NO, YES = "[Login]\nRemoveIPC=no\n", "[Login]\nRemoveIPC=yes\n"
          "/usr/lib/systemd/logind.conf.d/x.conf"),
         ({"etc/systemd/logind.conf.d/10.conf": NO, "usr/lib/systemd/logind.conf.d/20.conf": YES}, True,
          "/usr/lib/systemd/logind.conf.d/20.conf"),
-        # A name in /etc hides the same name in /run and /usr/lib.
+        # A file in /etc hides files of the same name in /run and /usr/lib.
         ({"etc/systemd/logind.conf.d/a.conf": "", "run/systemd/logind.conf.d/a.conf": NO}, True, ""),
         ({"etc/systemd/logind.conf.d/a.txt": NO}, True, ""),
     ],

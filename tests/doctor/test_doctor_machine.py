@@ -40,7 +40,7 @@ def examined() -> list[Finding]:
 
 
 def about(findings: list[Finding], name: str, what: object) -> Finding:
-    """Return the only finding of this check about this worker, process or file."""
+    """Return this check's only finding about this worker, process or file."""
     (found,) = [finding for finding in findings if finding["name"] == name and str(what) in finding["about"]]
     return found
 
@@ -65,7 +65,7 @@ def test_the_exit_code_says_whether_a_finding_is_broken(worker: Start, prefix: s
         os.pwrite(opened.fileno(), major, 12)
     result = brickd("doctor", "--json")
     document = json.loads(result.stdout)
-    # processes of other tests count, too
+    # the number includes processes of other tests
     states = {finding["name"]: finding["state"] for finding in document["findings"]}
     assert document["healthy"] == ("broken" not in states.values())
     assert states["segments-refused"] == ("ok" if major == b"\1" else "broken")
@@ -75,7 +75,7 @@ def test_the_exit_code_says_whether_a_finding_is_broken(worker: Start, prefix: s
 def test_the_memory_that_threads_may_still_take_is_what_they_take_when_they_use_every_place(
     worker: Start, prefix: str
 ) -> None:
-    """One thread has used all places, the other thread one place; no ring is in use yet."""
+    """One thread has used all paths, the other thread one path; no ring has been used yet."""
     process = started(
         worker,
         """

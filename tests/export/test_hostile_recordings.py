@@ -1,4 +1,4 @@
-"""Whatever a recording contains, an export writes a valid file or gives the reason."""
+"""For any content of a recording, an export writes a valid file, or reports why it cannot."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Sequence:
 
 
 def read(content: bytes) -> tuple[dict[int, Track], protobuf.Message | None]:
-    """Read a trace as its viewer does: packets sorted by time, those of the same time as they are in the file."""
+    """Read a trace as its viewer does: packets in the order of time, and at the same time in the order of the file."""
     tracks: dict[int, Track] = {}
     sequences: dict[int, Sequence] = {}
     clocks = None
@@ -209,7 +209,7 @@ def test_hostile_names_are_valid_and_visible(tmp_path: Path) -> None:
 
 @st.composite
 def lanes(draw: st.DrawFn) -> list[list[tuple[int, int]]]:
-    """Draw the spans of interleaved tasks as a lane records them, by their ends, in some chunks."""
+    """Draw the spans of interleaved tasks as a lane records them (in the order of their ends), divided into chunks."""
     ends = st.integers(0, 30)
     found = [
         (begin, begin + length) for begin, length in draw(st.lists(st.tuples(ends, st.integers(0, 12)), max_size=40))
@@ -221,7 +221,7 @@ def lanes(draw: st.DrawFn) -> list[list[tuple[int, int]]]:
 
 
 def placed(chunks: list[list[tuple[int, int]]]) -> tuple[_reader.SpanTracks, list[bytearray]]:
-    """Place the spans; the elements of each are its number, from 1."""
+    """Put the spans on tracks; `elements` of each span is its number, from 1."""
     tracks, batches, numbers = _reader.SpanTracks(), [], itertools.count(1)
     for spans_ in chunks:
         rows = bytearray()
@@ -251,7 +251,7 @@ _SEQUENCES = b"".join(number.to_bytes(4, "little") for number in range(1, 100))
 
 @given(lanes())
 def test_a_viewer_reads_the_same_spans_back(chunks: list[list[tuple[int, int]]]) -> None:
-    """Also if spans begin or end at the same time."""
+    """This is also true if spans begin or end at the same time."""
     tracks, batches = placed(chunks)
     found, stacks = [], defaultdict(list)
     events = []

@@ -229,7 +229,7 @@ def test_ticks_between_two_pairs_are_interpolated_and_never_decrease() -> None:
 
 
 def test_workers_with_different_clocks_have_one_time(tmp_path: Path) -> None:
-    """One clock has two ticks in a ns, the other is CLOCK_MONOTONIC_RAW."""
+    """One clock has two ticks per ns; the other clock is CLOCK_MONOTONIC_RAW."""
     second = 1_000_000_000
     tsc, raw = made.worker("api/0", 1), made.worker("api/1", 2)
     tsc.reading.header["clock"] = _reader.CLOCK_TSC
