@@ -1,4 +1,4 @@
-"""The memory budget: which segments are limited, in which order, and the measured costs."""
+"""The memory budget: which segments it limits, in which order it reads them, and what they cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clocks that are not trusted, that go back, or that belong to another time namespace."""
+"""Clocks that the kernel does not trust, that go back, or that belong to another time namespace."""
 
 from __future__ import annotations
 

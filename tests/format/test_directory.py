@@ -1,4 +1,4 @@
-"""Unpublished files are checked often, later seldom, and removed if no process holds their lock."""
+"""Unpublished files are checked often at first and seldom later, and are removed if no process holds their lock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIVES = (
 
 
 class Looks:
-    """A directory in which all files are unpublished, and the time of each attempt to open a file."""
+    """A directory in which all files are unpublished; notes the time of each attempt to open a file."""
 
     def __init__(self, prefix: str) -> None:
         self.logged: list[str] = []

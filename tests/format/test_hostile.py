@@ -127,8 +127,7 @@ def test_the_golden_segment_has_an_exact_ledger() -> None:
     assert (reading.service, reading.coordinates, reading.header["index"]) == ("golden", "0.tp3.pp1", 0)
     spans = dtypes.span_records(slots)
     assert first == 3
-    # The worker recorded nine spans into a ring of eight slots before anything was consumed, so the ninth number is
-    # missing.
+    # The worker recorded nine spans into a ring of eight slots before any was consumed, so the ninth span was dropped.
     assert spans["sequence"].tolist() == [4, 5, 6, 7, 8, 10, 11]
     assert set(spans["step"].tolist()) == {0, 7}
     assert ("\x1b[31m模", 0) in reading.names
@@ -208,8 +207,8 @@ def test_flops_and_a_segments_own_rate_are_read_from_format_1_5() -> None:
 
 
 def stretches() -> dict[str, tuple[int, int, int]]:
-    """Return, by name, the first byte, the number of bytes and the step: 1 changes every byte, more changes a
-    sample."""
+    """Return ranges of bytes by name: the first byte, the number of bytes, and the step (1: change every byte; n:
+    change every n-th byte)."""
     at, image = forge.regions(golden()), golden()
     result = {name: (at[name], size, 1) for name, size in (("header", PAGE), ("consumer", 128), ("process", 128))}
     result["lane"] = (at["lane"], 2 * 384, 1)
@@ -233,7 +232,7 @@ STRETCHES = stretches()
 
 
 def mutate(stretch: str, step: int, values: Callable[[int], tuple[int, ...]]) -> tuple[int, int]:
-    """Change single bytes; return the number of changed bytes, and how many of the segments were refused."""
+    """Change one byte at a time; return the number of changes, and how many of the changed segments were refused."""
     start, length, _ = STRETCHES[stretch]
     image = golden()
     fd = os.memfd_create("mutated")
@@ -303,7 +302,7 @@ def test_a_segment_longer_than_its_header_states_is_refused() -> None:
 
 
 COUNTS = ("lanes", "paths", "names", "buckets", "size")
-# Regions that end at a page boundary: another count that ends in the same page gives a valid segment of the same size.
+# Regions that are padded to a page boundary: a slightly different count gives a valid segment of the same size.
 PAGED = ("sites", "span_slots", "event_slots")
 WORD = st.sampled_from([0, 1, 2, 63, 64, 65, 1024, 1025, 65472, 65536, 2**24, 2**24 + 1, 2**31, 2**32 - 1])
 WORD |= st.integers(0, 2**32 - 1)
@@ -850,5 +849,5 @@ def test_a_constantly_replaced_name_opens_one_whole_file_or_none(prefix: str) ->
             reasons.add(refused.reason)
 
     bounded(28 * settings().max_examples, change, look)
-    # A rename may take the name of the old file before this process reads it.
+    # A rename may replace the old file before this process reads it.
     assert reasons <= {"no longer exists", "has 0 links, not 1"}

@@ -203,7 +203,7 @@ def exact_bucket(ticks: int) -> int:
 
 def test_bucket_boundaries_match_the_format(bucket: Callable[[int], int]) -> None:
     for i in range(1, 4 * 59):
-        # The smallest integer that is at least 2^(5 + i/4).
+        # The first integer that is at least 2^(5 + i/4).
         low, high = 0, 2**64
         while low < high:
             middle = (low + high) // 2

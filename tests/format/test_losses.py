@@ -105,7 +105,7 @@ def test_a_ring_of_the_largest_size_that_the_agent_accepts_cannot_be_raised() ->
 def test_half_of_the_raised_tables_is_for_the_used_rows_and_the_refused_marks(
     names: int, more: tuple[int, ...]
 ) -> None:
-    """A mark without a path has a name, unless marks already use half of the names."""
+    """A mark that got no path still gets a name, unless marks already use half of the names."""
     (loss,) = lost(names=names, paths=PATHS - 8, lane={"reserved2": (200, 100, 0)})
     settings = (f"BRICKD_PATHS={2 * (PATHS - 8 + 100)}", *(f"BRICKD_NAMES={each}" for each in more))
     assert (loss.kind, loss.settings, loss.again) == ("marks", settings, "")

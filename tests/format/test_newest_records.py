@@ -1,4 +1,4 @@
-"""The newest records of a ring are equal to the last of all its records, but are decoded from only a few slots."""
+"""Reading only the newest records of a ring gives the same as reading all its records and taking the last ones."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from brickd.shm.segment_copy import CallPath, Reading
 
 
 def host() -> Reading:
-    """Return a worker with a `forward` of 1,000 ticks. Below `forward` are the path of a deferred `gemm`, and a `gemm`
-    of 50 ticks on the host.
+    """Return a worker with a `forward` of 1,000 ticks, which contains a deferred `gemm` and a `gemm` of 50 ticks on the
+    host.
     """
     made = MadeUp()
     made.begin("forward")

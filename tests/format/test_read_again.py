@@ -27,7 +27,7 @@ _CALL = ctypes.CFUNCTYPE(None)
 
 
 class Between:
-    """A reader of one segment that calls a writer before each of its reads."""
+    """A reader of one segment that calls the test's writer before each read."""
 
     def __init__(self, library: ctypes.CDLL, made: Rings) -> None:
         self._library, self.rings = library, made
@@ -52,7 +52,7 @@ class Between:
         return into if whole else None, (doubt[0], doubt[1])
 
     def ring(self, writer: Writer, *, of_events: bool = False) -> tuple[int, list[int]] | None:
-        """Return the number of the first slot, and the numbers of the records; None if the ring was refused."""
+        """Return the index of the first slot, and the numbers of the records; None if the ring was refused."""
         to, first = np.zeros(SLOTS, dtypes.dtype("record")), ctypes.c_uint64()
         count = self._ask(self._library.between_ring, writer, int(of_events), to.ctypes, ctypes.byref(first))
         return None if count < 0 else (first.value, [int(each) for each in to["sequence"][:count]])
@@ -151,7 +151,7 @@ Words = ctypes.c_uint64 * WORDS
 
 
 class Own:
-    """A summary of this process and its reader, which calls the writer before each load except the first."""
+    """A summary in this process and its reader, which calls the test's writer before each load except the first."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
@@ -159,7 +159,7 @@ class Own:
         self.loads = 0
 
     def enter(self) -> None:
-        """Begin to record the end of a span, so that half of it is written."""
+        """Record half of the end of a span."""
         self.sequence.value += 1
         self.words[: WORDS // 2] = [self.words[-1] + 1] * (WORDS // 2)
 
@@ -168,7 +168,7 @@ class Own:
         self.sequence.value += 1
 
     def copy(self, writer: Writer) -> tuple[bool, set[int]]:
-        """Return whether the summary did not change during the copy, and the numbers in the copy."""
+        """Return whether the summary was unchanged during the copy, and the different values in the copy."""
         self.loads = 0
 
         def before() -> None:
@@ -210,7 +210,7 @@ def test_a_process_reads_its_own_summary_consistently_despite_other_threads(own:
 
 def test_a_process_reports_its_constantly_changing_summary_as_moving(own: Own) -> None:
     own.enter()
-    # the loads of one try, without the sum of squares; the second load of the sequence happens only if the first was
+    # the loads of one try, which does not load the sum of squares; it loads the sequence again only if the first was
     # even
     once = WORDS - 1
     assert own.copy(lambda _: None)[0] is False

@@ -30,7 +30,7 @@ Hold = Callable[[str], Callable[[], None]]
 
 
 class Life:
-    """Successive daemon loops of one prefix; each starts with the checkpoint of the one before."""
+    """Successive daemon loops of one prefix; each starts with the checkpoint of the previous loop."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix, self.second = prefix, 0
@@ -53,8 +53,8 @@ class Life:
         return [each.segment.name.removeprefix(self.prefix) for each in self.loop.roster.drained()]
 
     def shown(self) -> tuple[list[str], dict[str, str]]:
-        """Return the files that count for a verb that asks the daemon, and the reasons why the other files do not
-        count.
+        """Return the files that a verb counts when a daemon runs, and the reasons why it does not count the other
+        files.
         """
         with self.loop.roster.lock:
             found = survey(self.prefix, self.loop.memory.background(), self.loop.roster.held())

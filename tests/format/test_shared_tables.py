@@ -1,4 +1,4 @@
-"""Equal tables are in memory only once, and finding a table takes no longer if there are many."""
+"""Equal tables are in memory only once, and finding a table takes the same time however many there are."""
 
 from __future__ import annotations
 

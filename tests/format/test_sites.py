@@ -1,4 +1,4 @@
-"""Sites by number: their names and layers, and the limit on their number."""
+"""The table of sites: the name and layer for each index, and the limit on their count."""
 
 from __future__ import annotations
 

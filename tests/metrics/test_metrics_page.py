@@ -1,4 +1,4 @@
-"""The page of metrics: its figures are those of the views, for the same workers."""
+"""The page of metrics: its figures are equal to those of the views for the same workers."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_page_names_the_failures_of_the_daemon(daemon: Daemon) -> None:
 
 
 class CountingWorld(SharedMemory):
-    """Counts how often its workers are read."""
+    """A data source that counts how often its workers are read."""
 
     def __init__(self) -> None:
         self.surveys = 0
