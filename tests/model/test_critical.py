@@ -45,7 +45,7 @@ def test_device_work_runs_parallel_to_the_host() -> None:
 
 
 def test_a_dependency_between_children_orders_their_parents() -> None:
-    # A piece of work in the second block needs a piece in the first, so the second block comes after the first.
+    # A piece inside the second block needs a piece inside the first, so the whole second block comes after the first.
     deep = [Piece(None, 1), Piece(0, 10), Piece(None, 2), Piece(2, 20, needs=(1,)), Piece(None, 50, needs=(0,))]
     found = critical(deep)
     assert (found.length_ns, found.path) == (61, [0, 1, 4])

@@ -53,7 +53,7 @@ def whole(of: Worker) -> Worker:
 
 
 def of_two(made: MadeUp, other: MadeUp) -> DaySlot:
-    """The slot in which two workers did all of their work."""
+    """The slot that has all the work of two workers."""
     workers = (whole(worker(each, number, born_ns=SECOND)) for number, each in ((1, made), (2, other)))
     return slot(snapshot(), snapshot(*workers, now_ns=10 * SECOND))
 

@@ -1,5 +1,5 @@
-"""Deferred work: which finalize closes which start, if lanes are read in any order and the daemon restarts at any
-time."""
+"""Deferred work: which finalize closes which start, for any order of reading the lanes and any restarts of the
+daemon."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RECORD = struct.Struct("<QIHH6Q")
 
 
 def long_ago() -> Now:
-    """Return a time at which all work of these tests is over."""
+    """Return a time that is later than all work in these tests."""
     return Now(1.0, 2**62)
 
 
@@ -40,7 +40,7 @@ def measured(id: int, ns: int) -> bytes:
 
 
 def passes(*each: bytes) -> Deferred:
-    """Return the deferred work after a pass for each of these records, and after empty passes that settle it."""
+    """Return the deferred work after a pass for each argument, and after empty passes that settle the work."""
     work = Deferred()
     for records in (*each, b"", b"", b""):
         work.take(records, long_ago)
@@ -250,8 +250,7 @@ class History:
         return [(first, self.closes(first, stream)) for stream, first in firsts.items()]
 
     def expected(self) -> tuple[int, int, int]:
-        """Return the count of the starts that have only bounds, the sum of their parts and the sum of their
-        latencies."""
+        """Return the number of starts that have only bounds, the sum of their bounds and the sum of their latencies."""
         count = parts = latencies = 0
         for ticks, stream, id in self.starts:
             syncs = self.closes(ticks, stream)
@@ -289,7 +288,8 @@ def history(chance: random.Random, lanes: int, length: int, *, slow: bool) -> Hi
 
 
 def reads(chance: random.Random, of: History, lanes: int) -> Iterator[bytes]:
-    """Return passes over the lanes; each lane is read up to an end that it had at some time during the pass."""
+    """Yield passes over the lanes; a pass reads each lane up to the end that the lane had at some time during the
+    pass."""
     seen, began = [0] * lanes, 0
     while began < len(of.records):
         ended = min(len(of.records), began + chance.randint(0, 12))

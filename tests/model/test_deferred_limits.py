@@ -1,4 +1,4 @@
-"""Deferred work: incomplete passes, limits, and the state that comes from another segment of the process."""
+"""Deferred work: incomplete passes, limits, and state that was taken over from an earlier segment of the process."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from brickd.base import escape
 
-# All code points, also lone surrogates; code points that attacks use are drawn often.
+# All code points, including lone surrogates; those that attacks use are drawn often.
 ATTACKS = (
     "\x00\x07\x08\t\n\r\x1b\x7f\x85\x9b\xa0\xad\ud800\udc80"
     "\u034f\u115f\u200b\u200d\u200f\u2028\u202e\u2066\u3164\ufe0f\ufeff\U000e0041\U000e0100"

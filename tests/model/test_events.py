@@ -1,4 +1,4 @@
-"""The event log has numbers without gaps and a limited size, and can be read while it is written."""
+"""The event log numbers its events without gaps, has a limited size, and can be read while it is being written."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ LIVING = frozenset({"api/0", "api/1", "api/2"})
 
 
 def lived(*looks: tuple[int, list[Problem]], living: frozenset[str] = LIVING, **how: Any) -> tuple[Book, list[Change]]:
-    """Return a book of problems after these checks, each at a time after T, and the changes in the last check."""
+    """Return a book of problems after these checks (their times are relative to T), and the last check's changes."""
     book, changes = Book(), list[Change]()
     for after_ns, found in looks:
         book, changes = book.updated(found, living, T + after_ns, **how)

@@ -1,4 +1,4 @@
-"""Calls that the agent examined for rows are counted by phase, or by the reason why they have no rows."""
+"""Calls that the agent examined for rows are counted for each phase, or for each reason why they have no rows."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from brickd.model.workers import Survey
 
 
 class Taker:
-    """A receiver that keeps snapshots, or raises an exception."""
+    """A receiver that keeps its snapshots, or raises an exception if the test wants that."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.taken: list[Snapshot] = []

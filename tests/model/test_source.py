@@ -299,7 +299,7 @@ TEXTS = {"gemm": b"one", "norm\x1b[31m": b"\x1b]0;owned\x07 two\ttabs\n\xff thre
 
 @pytest.fixture
 def filed(prefix: str) -> dict[str, int]:
-    """Put sources into a daemon's files; return their hashes by name."""
+    """Put sources into a daemon's files; return the hashes, keyed by the names of the sources."""
     shelf = Filed(runtime().sources)
     for name, text in TEXTS.items():
         shelf.write(KernelSource(fnv1a(text), name, f"/src/{name}", text))

@@ -28,7 +28,7 @@ LABELS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size
 
 
 def restarted(before: Sources) -> Sources:
-    """Return the sources of the next daemon."""
+    """Return the sources as a next daemon restores them from the checkpoint."""
     return Sources.of(json.loads("".join(before.pieces())))
 
 
@@ -49,7 +49,7 @@ def filed(tmp_path: Path) -> Filed:
 
 
 def kept(filed: Filed, log: Log | None = None) -> Sources:
-    """Return the sources of a daemon that starts."""
+    """Return the sources of a new daemon that keeps them in these files."""
     made = Sources()
     made.go_into(filed, Log().add if log is None else log.add)
     return made
@@ -318,7 +318,7 @@ def test_files_are_limited_and_the_least_recently_sent_is_removed(
 
 
 def filed_at(filed: Filed, text: bytes, seconds: int) -> None:
-    """File a source with this time of last use."""
+    """Set the time of last use of a source's file."""
     os.utime(filed.directory / f"{fnv1a(text):016x}", (seconds, seconds))
 
 

@@ -1,4 +1,4 @@
-"""Deferred starts that wait are the same after encoding and decoding, after any changes; an invalid text is refused."""
+"""Waiting deferred starts survive encoding and decoding unchanged, after any changes; an invalid text is refused."""
 
 from __future__ import annotations
 

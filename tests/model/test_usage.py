@@ -1,4 +1,4 @@
-"""The resource use of a worker is that of exactly its own process, or it is unknown."""
+"""The resource use of a worker is either that of its own process, or unknown."""
 
 from __future__ import annotations
 

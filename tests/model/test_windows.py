@@ -85,7 +85,7 @@ def after(began: Snapshot, *now: Worker) -> dict[str, tuple[int, int, int]]:
 
 
 def replay(made: MadeUp, later: MadeUp) -> MadeUp:
-    """Repeat the work of the second worker in the first one."""
+    """Let the first worker repeat the work of the second worker; return the first."""
     made.tick_ns = later.tick_ns
     for path, sums in zip(later.paths, later.sums, strict=True):
         name = next(text for text, number in later.numbers.items() if number == path.name)
@@ -105,7 +105,7 @@ def test_a_window_holds_only_records_made_in_it(first: MadeUp, then: MadeUp) -> 
 
 
 def test_unready_and_invalid_paths_remove_nothing_from_a_window() -> None:
-    """If the paths of a segment have new numbers, it is the next segment of the worker, or it is invalid."""
+    """If the paths of a segment have other indexes than before, the segment is the worker's next one, or invalid."""
     then, now = MadeUp(), MadeUp()
     for name in ("a", "b", "c", "d"):
         work(then, name, 5)
@@ -171,7 +171,7 @@ def test_without_clocks_in_a_snapshot_no_worker_counts_as_new() -> None:
 
 
 def test_a_worker_that_continues_an_unseen_segment_is_not_in_the_window() -> None:
-    """The totals that the worker took over may be older than the window."""
+    """The totals that the worker took over from a lost segment may be older than the window."""
     goes_on = MadeUp()
     work(goes_on, "a", 5)
     assert after(snapshot(), worker(goes_on, 2, took=UUID[1], born_ns=SECOND)) == {}
@@ -231,8 +231,8 @@ def test_workers_merged_within_the_window_count_their_work_in_it() -> None:
     later = snapshot(older, now_ns=EVERY_NS)
     assert after(later, older) == {}
     assert after(later, merged_workers(*gone, worker(third, 3, alive=False), before=3)) == {}
-    # In the first case, one of the workers that were merged after the snapshot already existed then, but was not read.
-    # In the second case, the merged workers are unknown.
+    # In the first case, a worker that was merged after the snapshot existed before the snapshot, but was not in it. In
+    # the second case, it is unknown which workers were merged.
     assert after(began, merged_workers(*gone, worker(third, 3, alive=False))) == {}
     assert after(began, merged_workers(*gone, worker(third, 3, alive=False, born_ns=SECOND), before=2)) == {}
 
@@ -365,7 +365,7 @@ def test_a_forgotten_worker_is_not_subtracted_from_a_later_aggregate() -> None:
     older = merged_workers(worker(made[1], 1, alive=False), worker(made[2], 2, alive=False))
     began = snapshot(older, worker(made[3], 3, alive=False), worker(made[4], 4), worker(made[5], 5))
     work(made[5], "a", 7)
-    # All workers except the fifth were forgotten. The fourth was forgotten after it had died and was merged with the
+    # All workers except the fifth were forgotten, the fourth only after it had died and had been merged with the
     # others.
     others = merged_workers(*(worker(made[number], number, alive=False, born_ns=SECOND) for number in (6, 7)))
     assert after(began, worker(made[5], 5), others) == {"a": (8, 8, 4 * 5 + 3 * 5 + 7)}

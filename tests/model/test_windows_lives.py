@@ -134,7 +134,7 @@ def recorded(workers: list[Worker]) -> int:
 
 
 def seen_and_recorded(course: list[tuple[str, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the spans that a window shows, and the spans that its workers recorded in that time."""
+    """Yield the number of spans that a window shows, and the number that all workers recorded in the window's time."""
     model = Model()
     for number in range(6):
         model.come(number)
@@ -146,7 +146,7 @@ def seen_and_recorded(course: list[tuple[str, int]]) -> Iterator[tuple[int, int]
         getattr(model, step)(which)
         if step in ("look", "restart"):
             continue
-        # The window ends at the reading of the workers, even if a step came after it.
+        # The window ends when the workers were read, even if a step came after the reading.
         window = model.windows.over(all_workers, (model.now - 1) * SECOND, (10 if which % 2 else 60) * SECOND)
         assert window is not None
         began = model.now - 1 - window.length_ns // SECOND

@@ -1,4 +1,4 @@
-"""Windows: which earlier totals are subtracted from the totals of a path, also if the number of the path changes."""
+"""Windows: which earlier totals are subtracted from the totals of a path, even if the index of the path changes."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 MODELS = ("ring", "summary", "tail", "restart", "deferred", "reopen", "removed", "twin")
 SPIN_MISSING = "spin is missing: apt-get install spin"
 
-# The limits in megabytes, steps and seconds. The largest model needs about half of the memory and a tenth of the time.
+# The limits of a search (megabytes, steps, seconds). The largest model needs half of the memory, a tenth of the time.
 MEMORY, DEPTH, PATIENCE = 1000, 100_000, 300
 
 # Models in which every run ends, so no state may be reached from itself. One kill is enough to show the effect of a
@@ -35,7 +35,7 @@ class Case(NamedTuple):
 
     @property
     def expected(self) -> str:
-        """Return what spin must find. A property that no mutant violates proves little."""
+        """Return what spin must find. Each mutant must violate the property: otherwise, the property proves little."""
         return HOLDS if self.mutant is None else VIOLATED
 
 
@@ -92,8 +92,8 @@ def _verdict(output: str) -> str:
 def check(case: Case) -> Result:
     """Search all states of a case for violations, and for cycles if every run must end.
 
-    Only a failed assertion or a cycle counts as `violated`, and only a complete search counts as `holds`. A deadlock or
-    a reached limit is neither.
+    The result is `violated` only after a failed assertion or a cycle, and `holds` only after a complete search. After a
+    deadlock or at a limit, it is neither.
     """
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
