@@ -1,6 +1,6 @@
 /* calls.c - makes the calls of the capsule available to Python, for tests that begin and end spans in any order.
  *
- * A task is a number: the result of task(), or 0 for the thread itself. Calls that do not need the interpreter lock are
+ * A task is a number, which task() returns; 0 means the thread itself. Calls that do not need the interpreter lock are
  * made without the lock. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

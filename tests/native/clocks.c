@@ -1,6 +1,6 @@
 /* clocks FILE: records a span of 1 ms; FILE contains the name of the kernel's clocksource. clocks back: records a span
- * during which the clock goes back by 1 s, then a span of 100 ns. The program has its own clock_gettime in place of
- * that of the C library. Both wait at the end. */
+ * during which the clock goes back by 1 s, then a span of 100 ns. The program replaces the C library's clock_gettime
+ * with its own. Both wait at the end. */
 #include "writer/clock.h"
 
 #include <stdio.h>

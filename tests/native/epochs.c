@@ -1,8 +1,8 @@
 /* epochs: shows in which epochs prompts are sampled: epochs RATE EVERY MOST FIRST... < prompts (one per line).
  *
  * For each FIRST, each prompt is sent in every EVERY-th epoch from that epoch on, at most MOST times. The step of a
- * request is the number that an engine makes of the prompt's text. Prints a line for each FIRST and prompt, with the
- * requests that were sampled. Each request is made twice: inside an open step, and with the step as an argument.
+ * request is the number that an engine derives from the prompt's text. Prints a line for each FIRST and prompt, with
+ * the requests that were sampled. Each request is made twice: inside an open step, and with the step as an argument.
  */
 #include "writer/lifecycle.h"
 

@@ -1,4 +1,4 @@
-"""The Python program of scripts/sanitize: it reads while threads record, makes forward calls, and measures peaks."""
+"""The Python program of scripts/sanitize: reads while threads record, calls watched modules, and measures peaks."""
 
 import contextlib
 import gc

@@ -79,7 +79,7 @@ static struct brick_record *record(size_t *slots)
     return exact;
 }
 
-static uint64_t muted_from[WORKERS]; /* fingerprints of a worker below this number are not current any more */
+static uint64_t muted_from[WORKERS]; /* a worker's fingerprints with numbers below this one are no longer current */
 
 static void check_group(const struct brick_fingerprints *p)
 {

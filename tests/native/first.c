@@ -1,6 +1,6 @@
-/* first THREADS: threads start at the same time, and the first one opens the segment. Each thread gets the number of a
- * name and begins spans with it. It stops after it has begun 1,000 spans while the segment was open. Prints the number
- * of spans that were begun, and the number of threads that got another number than the first thread. Then waits. */
+/* first THREADS: threads start at the same time, and the first one opens the segment. Each thread gets the index of the
+ * same name and begins spans with it, until it has begun 1,000 spans while the segment was open. Prints the number of
+ * begun spans, and the number of threads whose index differed from that of the first thread. Then waits. */
 #include "brick_agent.h"
 
 #include <pthread.h>

@@ -21,7 +21,7 @@ static void record(uint32_t brick, int many)
     }
 }
 
-/* Adds as many names as are allowed so far, then uses the known names again. */
+/* Records, under a new name each time while more names are allowed, and otherwise under the last name. */
 static void *intern(void *which)
 {
     char text[32];
@@ -50,7 +50,7 @@ static int while_interning(int rounds, uint64_t *spans)
     int well = 1;
     pthread_create(&threads[0], NULL, intern, (void *)(uintptr_t)"left");
     pthread_create(&threads[1], NULL, intern, (void *)(uintptr_t)"right");
-    /* each process adds one name in every round, until more names are allowed */
+    /* each round allows 50 more names */
     while (brick_load_acquire(&started) < 2)
         ;
     for (int round = 0; round < rounds; round++) {

@@ -1,9 +1,9 @@
 /* golden.c - makes a golden segment: golden OUTPUT.
  *
  * Run it once for each minor version of the format. The output has every field of that version. Tests only decode the
- * output. Time advances only by `at`, so every duration is known. The copy is taken while a summary changes, so one
- * sequence number is odd, and one span is between two counters. Bytes that depend on this machine, process or time are
- * overwritten.
+ * output. Time advances only by `at`, so every duration is known. The copy is made while a summary changes, so one
+ * sequence number is odd, and one span is begun and in no other count. Bytes that depend on this machine, process or
+ * time are overwritten.
  *
  *   gcc -std=c11 -D_GNU_SOURCE -DBRICK_TEST_POINTS -pthread -I agent/include -I agent/src
  *       tests/native/golden.c agent/src/writer/[a-z]*.c agent/src/fingerprint/[a-z]*.c -o golden && ./golden segment.bin
@@ -127,7 +127,7 @@ static void defer(uint32_t brick, uint64_t time)
     brick_finalize(&stream);
     consume(0, EVENTS, read);
     put(brick_agent.segment->layout.consumers + offsetof(struct brick_consumer, events_read), &read, sizeof read);
-    for (int n = 0; n < 12; n++) { /* one start too many: 2 of the 16 slots are reserved for ends */
+    for (int n = 0; n < 12; n++) { /* one more start than fits: 2 of the 16 slots are reserved for finalizes */
         at(time + 60);
         brick_defer(brick, NULL, 0, NULL, 0, 0, NULL);
     }
@@ -195,7 +195,7 @@ static void note(uint32_t kernel)
     brick_rows_note(kernel, NULL, &place, quantized, 0);
     brick_rows_presume(name("presumed", NULL), layer);
     brick_rows_turns(3);
-    brick_rows_turns(2); /* the largest number counts */
+    brick_rows_turns(2); /* the larger number of turns counts */
 }
 
 /* Since 1.9: nested nodes of the execution graph, with and without a time, around a span, a kernel and a dependency. */

@@ -31,7 +31,7 @@ static uint32_t turn(uint64_t *state, uint32_t below)
     return (uint32_t)(*state >> 33) % below;
 }
 
-/* Returns how many marks had no room; the caller counts the requested marks. */
+/* Returns how many marks had no room; the caller counts how many were requested. */
 static void one(uint64_t *state, uint64_t *asked)
 {
     static const char text[] = ".visible .entry kernel() { ret; }";
@@ -70,7 +70,7 @@ static void one(uint64_t *state, uint64_t *asked)
         brick_node_defined(turn(state, 2) ? other : BRICK_UNNAMED, turn(state, 50), NULL);
         brick_node_task(turn(state, 3), 1, NULL);
         if (turn(state, 8) != 0)
-            brick_node_end(name, NULL); /* in the other rounds, the surrounding span ends the node */
+            brick_node_end(name, NULL); /* if this call is skipped, the end of the surrounding span ends the node */
         *asked += 2;
         break;
     default: {

@@ -1,5 +1,5 @@
-/* interned: reads commands, one per line, and answers each with a number. "nNAME" returns the number of a name.
- * "lLAYER" records a span in that layer and returns 0. The program ends at the end of its input. */
+/* interned: reads commands, one per line, and answers each with a number. The answer to "nNAME" is the index of the
+ * name. "lLAYER" records a span in that layer; the answer is 0. The program ends at the end of its input. */
 #include "brick_agent.h"
 
 #include <stdio.h>

@@ -45,7 +45,7 @@ int clock_gettime(clockid_t clock, struct timespec *t)
 
 static const void *key_of(unsigned key) { return (const void *)(uintptr_t)key; }
 
-/* Executes commands; returns 0 if another thread must continue, or 1 at the end of the input. */
+/* Executes commands; returns 0 if another thread must execute the rest, or 1 at the end of the input. */
 static void *obey(void *unused)
 {
     char line[300], text[200];

@@ -55,7 +55,7 @@ static const char *held, *held_next; /* the points at which a thread stops while
 static uint64_t meanwhile;
 /* if set, a fourth thread opens the next segment at the point `held`; otherwise, the other thread does */
 static int fourth_reopens;
-static int filling, dying; /* what happens at the point `held` */
+static int filling, dying; /* what the thread does at the point `held`: it fills /dev/shm, or dies */
 
 static void record(uint32_t brick)
 {

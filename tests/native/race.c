@@ -4,11 +4,11 @@
  *
  * ThreadSanitizer does not see accesses across processes or mappings, so all threads share one mapping. Atomic fields
  * of the format are read by atomic loads of 8 bytes; only loads of heads have acquire order. Records of a ring are read
- * by memcpy, so that ThreadSanitizer reports an unordered read. Numbers check the rest: every span and every start has
- * one element, and its bytes follow from its step, so an inconsistent copy that is accepted gives wrong sums.
+ * by memcpy, so that ThreadSanitizer reports an unordered read. Sums check the rest: every span and every start has one
+ * element, and bytes that follow from its step, so the sums are wrong if an inconsistent copy is accepted.
  *
- * observe: one more thread reads the rings without being the consumer. Writers may overwrite records during the copy;
- * this thread then drops the copies. ThreadSanitizer must ignore these accesses.
+ * observe: an additional thread, which is not the consumer, reads the rings. Writers may overwrite records during the
+ * copy; this thread then drops the copies. ThreadSanitizer must ignore these accesses.
  *
  * Must be built with -fno-builtin-memcpy: otherwise, gcc's ThreadSanitizer does not see memcpy.
  */
@@ -123,7 +123,7 @@ static void check_totals(struct brick_reader *r, struct brick_summary *into)
             wrong("totals were refused", r);
         readings++;
         if (doubt.odd != 0 || doubt.moving != 0) {
-            unsure++; /* the copy is inconsistent, and marked as such */
+            unsure++; /* an inconsistent copy, which the reader marks as inconsistent */
             continue;
         }
         for (uint32_t path = 0; path < PATHS; path++) {
@@ -331,7 +331,7 @@ static void check_ledger(void)
             wrong("the ledger of events is not exact", NULL);
         events += l->event_records;
         all += l->begun;
-        torn += l->tails_refused; /* read between the consumer's two stores */
+        torn += l->tails_refused; /* tails that were read between the consumer's two stores */
         records += l->span_head;
         attempts += l->span_attempts;
     }

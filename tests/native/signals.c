@@ -35,7 +35,7 @@ static __thread uint64_t mine;
 static void interrupt(int signal)
 {
     int error = errno;
-    if (brick_state() == BRICK_NEW) /* do not record: the interrupted code must open the segment first */
+    if (brick_state() == BRICK_NEW) /* the handler does not record: the interrupted code must open the segment first */
         return;
     (void)signal;
     unsigned outcome = brick_begin(interrupting, &handler_key, NULL);
@@ -119,7 +119,7 @@ static void step_by_step(uint64_t many, int forks)
     if (forks) {
         trap.sa_sigaction = fork_here;
         trap.sa_flags = SA_SIGINFO;
-        record(plain); /* takes the lane now: another test forks while a lane is taken */
+        record(plain); /* take a lane now: another test covers a fork while a lane is being taken */
         spans++;
     } else {
         trap.sa_handler = interrupt;

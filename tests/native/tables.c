@@ -1,4 +1,4 @@
-/* tables.c - the tables that number names and paths, in plain memory; the test acts as the other threads. */
+/* tables.c - the tables that give indexes to names and paths, in plain memory; the test acts as the other threads. */
 #include "writer/intern.h"
 
 #include <stdlib.h>
@@ -58,7 +58,7 @@ uint64_t tables_claim(uint64_t key)
     return at;
 }
 
-/* Acts as the other thread that publishes the entry with the number of the key. */
+/* Acts as the other thread: publishes the entry with the index of the key. */
 void tables_publish(uint64_t at, uint64_t key, uint64_t number);
 void tables_publish(uint64_t at, uint64_t key, uint64_t number)
 {

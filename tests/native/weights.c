@@ -29,7 +29,7 @@
 
 #define COUNT 5
 #ifndef LARGE
-#define LARGE (UINT64_C(1) << 23) /* the bytes of the last tensor: more than any machine reads in a slice */
+#define LARGE (UINT64_C(1) << 23) /* the size of the last tensor in bytes: no machine reads so much in one slice */
 #endif
 
 static uint8_t *large;
