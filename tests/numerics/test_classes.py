@@ -1,4 +1,4 @@
-"""Replicas that add in two different orders cause no alarm, and a real fault in either kind is named."""
+"""Replicas that add in two different orders cause no alarm, and a real fault is found in replicas of either order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verbs import brickd, document, started
 
 from brickd.base.paths import runtime
 
-# Workers that compute matrix products in one of two orders (the second adds parts); one worker is damaged.
+# Workers that add matrix products in one of two orders (as a whole, or as the sum of parts); one worker is damaged.
 PROGRAM = """
 import numpy as np
 rng = np.random.default_rng(SEED)

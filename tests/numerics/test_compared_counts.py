@@ -1,4 +1,4 @@
-"""The meaning of the counts of a place (a site in a worker), tested exactly at each limit."""
+"""What the counts of a site mean in a worker, tested exactly at each limit."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def test_coverage_shows_how_much_of_every_site_was_compared(worker: Start, prefi
             ("own", None): "alone",
         }
         assert reported["bricks_without_sites"] == [{"service": "api", "brick": "forward"}]
-        # there is one case, or two cases if the outlier was not the last worker
+        # one case, or two if the outlier's fingerprint did not come last
         unlike = reported["sites"][0]["unlike"]
         screen = brickd("coverage", "api", COLUMNS="120").stdout.splitlines()
         assert screen[12].startswith("since ")

@@ -1,4 +1,4 @@
-"""The result of `brickd.diff` in Python: each attribute has the value from its place in the document."""
+"""The result of `brickd.diff` in Python: each attribute has the value of the right key in the document."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from brickd.divergence import Divergence, KernelTrace
 
 
 def divergence(**more: Any) -> Divergence:
-    """Return the comparison of three workers, of which the last has another MLP."""
+    """Return the comparison of three workers; the MLP of the last one gives other outputs."""
     return Divergence(compared(chain(), chain(), chain(MLP)) | more)
 
 

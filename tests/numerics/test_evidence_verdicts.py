@@ -265,7 +265,7 @@ GRACE_NS = Thresholds().ns("unproven_for")
 
 
 class News:
-    """Collects the events about one service, snapshot by snapshot."""
+    """Collects the events about one service, one snapshot after another."""
 
     def __init__(self, *workers: Worker, reported: Collection[About] = ()) -> None:
         self.compared, self.kept = Compared(), list[frozenset[About]]()

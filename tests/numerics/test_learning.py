@@ -266,7 +266,7 @@ def test_a_look_and_a_comparison_of_the_same_data_name_the_same_worker(
 
 
 def ordered(content: int, order: int) -> CheckedRecord:
-    """Return the record for an input whose output is added up in one of many orders."""
+    """Return the record of a call on this input; its output was added up in one of many orders."""
     sketch = 0.2e-8 * order * (1 + (np.arange(16) * (content + 1)) % 3)
     return CheckedRecord(Tensor(10_000 + 100 * content + order, 1.0, tuple(sketch)), (Tensor(1000 + content),))
 
@@ -294,7 +294,7 @@ def test_a_distant_worker_among_many_classes_is_named_in_any_order(wrong: int) -
 
 
 def test_a_flipped_bit_next_to_another_class_only_is_undecidable() -> None:
-    """The same output may come from adding the same numbers in another order."""
+    """An output with a flipped bit may also be the result of another order of addition."""
     service = Service(2)
     for content in range(3):
         look_after(service, *of(content, USUAL, OTHER))

@@ -23,9 +23,7 @@ def far(number: int) -> Tensor:
 
 
 def learning(outputs: Sequence[Tensor], apart: Apart = APART, questions: int = 4) -> Learning:
-    """Return workers with one output each for the same input; the number of each fingerprint is the number of its
-    worker.
-    """
+    """Return workers that each have one output for the same input; each fingerprint has the number of its worker."""
     fingerprints = _reader.Fingerprints(1 << 20)
     for worker, output in enumerate(outputs):
         add(fingerprints, worker, [CheckedRecord(output, (Tensor(1000),))])
@@ -43,7 +41,7 @@ def alone(*outputs: int) -> list[tuple[int, int, int, int]]:
 
 
 def test_two_classes_count_as_one_against_a_worker_of_neither() -> None:
-    """Both outputs count as the more frequent output, which its newest fingerprint represents."""
+    """The outputs of the two classes count as the more frequent one; its newest fingerprint stands for both."""
     read = learning([tensor(0, USUAL), tensor(0, USUAL), tensor(0, OTHER), far(1)])
     for number in range(4):
         assert read.read(HERE, alone(1, 1, 2, 3), UUIDS, number) == GroupToJudge(

@@ -43,8 +43,8 @@ KNOWN = {f"u{n}": f"api/{n}" for n in range(9)}
 
 
 def rows(*workers: Sequence[tuple[int, int]], counts: Sequence[int]) -> list[CountedBirths]:
-    """Return the rows of workers at one site: for each kind, the first fingerprint and the count; also all
-    fingerprints.
+    """Return the counts of workers at one site: for each kind, the first fingerprint and the number; and the number of
+    all fingerprints, `counts`.
     """
     return [CountedBirths(0, 5, n, counts[n], tuple(kinds)) for n, kinds in enumerate(workers)]
 
@@ -99,7 +99,7 @@ def test_sites_and_services_are_judged_separately() -> None:
 
 
 def counts(window: _reader.Fingerprints) -> dict[int, tuple[int, ...]]:
-    """Return for each worker the number of fingerprints, and for NaN, Inf and -Inf the first fingerprint and the
+    """For each worker, return the number of fingerprints; also, for NaN, Inf and -Inf, the first fingerprint and the
     number.
     """
     return {row[2]: (row[3], *row[4], *row[5], *row[6]) for row in window.births()}

@@ -259,7 +259,7 @@ def test_the_memory_for_past_services_is_bounded() -> None:
     records = CheckedRecord(Tensor(1), IN).slots()
 
     def come(services: int) -> int:
-        """Add services that each send something and are then forgotten; return the bytes used."""
+        """Add services, each of which sends something and is then forgotten; return the bytes that are in use."""
         before, _ = tracemalloc.get_traced_memory()
         for _ in range(services):
             uuid = uuid4().hex

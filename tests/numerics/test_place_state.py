@@ -1,4 +1,4 @@
-"""The state of a site by its differing and its self-contradicting workers."""
+"""The state of a site, which follows from the workers that differ and the workers that contradict themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single rows of running workers are compared by equal input rows; a worker may have several outputs for a row."""
+"""Rows of running workers are compared if their input rows are equal; a worker may have several outputs for a row."""
 
 from __future__ import annotations
 
@@ -244,8 +244,8 @@ def test_the_case_of_a_pair_is_its_far_row_even_if_it_was_apart_later() -> None:
 
 
 def test_a_worker_that_changes_its_outputs_for_known_rows_is_the_one_that_differs() -> None:
-    """The requests share a beginning, so the same rows come again and again. The worker's earlier outputs are right,
-    and the other workers have the same outputs.
+    """The requests share a beginning, so the same rows come again and again. At first, the worker's outputs are right
+    and equal to those of the other workers.
     """
     fleet = Fleet(3, bytes_max=1 << 24)
     rows = range(16)
@@ -301,7 +301,7 @@ def test_a_row_that_is_repeated_in_another_step_counts_as_two_steps() -> None:
 
 @pytest.mark.parametrize(("steps", "differs"), [((1, 1, 1), False), ((1, 2), True), ((1, 2, 2), True)])
 def test_rows_of_one_call_in_two_steps_are_enough(steps: tuple[int, ...], *, differs: bool) -> None:
-    """Only the newest fingerprint of each output is current, but its earlier steps are remembered."""
+    """Only the newest fingerprint of each output is current, but the steps of earlier ones are remembered."""
     fleet = Fleet(2)
     for step in steps:
         fleet.each(0, record(*((far(row), row) for row in range(3)), step=step))
@@ -415,7 +415,8 @@ def test_an_outlier_is_far_from_two_workers_that_agree() -> None:
 
 
 def test_a_healthy_worker_that_only_the_outlier_differs_from_is_not_named() -> None:
-    """The second worker shares rows only with the wrong worker, and differs once from the third worker by rounding."""
+    """Of the others, only the wrong worker differs from the second one; the third is once apart from it, by
+    rounding."""
     apart, rounded = pair(0, 1, 9, 9, differs=BOTH), pair(1, 2)._replace(apart=(1, 0))
     assert not judge_pairs([apart, rounded]).group.outliers
     assert not judge_pairs([apart, rounded, pair(0, 2)]).group.outliers
@@ -423,8 +424,8 @@ def test_a_healthy_worker_that_only_the_outlier_differs_from_is_not_named() -> N
 
 @pytest.mark.parametrize(("bad", "named"), [(2, {0, 1}), (5, {0, 1, 2, 3, 4}), (6, set()), (7, set())])
 def test_several_equally_wrong_workers_are_named_if_most_are_right(bad: int, named: set[int]) -> None:
-    """If 7 of 12 workers are wrong in the same way, no rule can tell which are right, because most workers agree on the
-    wrong numbers.
+    """If 7 of 12 workers are wrong in the same way, the wrong numbers have the majority, so no rule can tell who is
+    right.
     """
     pairs = [
         pair(one, other, 9, 9, differs=BOTH) if one < bad <= other else pair(one, other)

@@ -1,4 +1,4 @@
-"""Rows that cannot be compared are counted by reason, and invalid or false rows never lead brickd to name a healthy
+"""Rows that cannot be compared are counted for each reason; invalid or false rows never make brickd name a healthy
 worker.
 """
 
@@ -26,7 +26,7 @@ from brickd.shm.ledger import ledger_of
 
 
 def by_row(compared: Compared) -> EvidenceVerdict:
-    """Return the verdict on the service by rows."""
+    """Return the verdict on the service that follows from comparing rows."""
     reading = MadeUp(service="api").reading()
     workers = [Worker("api/0", reading, ledger_of(reading))]
     found = verdicts(Comparisons(compared, (), None), workers)
@@ -217,7 +217,7 @@ SHARED = st.lists(st.tuples(ROW, STEP), max_size=20)
 def test_a_worker_that_writes_false_rows_gets_no_healthy_worker_named(
     one: list[tuple[int, int]], other: list[tuple[int, int]], lies: list[tuple[int, int, int, int, int]], first: bool
 ) -> None:
-    """The false worker knows the rows of all other workers, and may begin before or after them."""
+    """The worker that writes false rows knows the rows of all others, and may begin before or after them."""
     fleet = Fleet(3)
     honest, liar = ((1, 2), 0) if first else ((0, 1), 2)
     for worker, rows in zip(honest, (one, other), strict=True):
@@ -247,7 +247,7 @@ PRESUMED = TABLES._replace(sites=[None, *((n, 3, _reader.SITE_PRESUMED) for n in
 
 
 def presumed(workers: int = 3) -> Fleet:
-    """Workers with a site that has code of the host."""
+    """Workers with a site whose code belongs to the host."""
     fleet = Fleet()
     fleet.workers = [fleet.worker(f"u{n}", PRESUMED) for n in range(workers)]
     return fleet

@@ -1,5 +1,5 @@
-"""Each service has its share of the memory for fingerprints; no other service evicts fingerprints that fit into this
-share.
+"""Each service has its share of the memory for fingerprints; fingerprints that fit into it are never evicted for
+another service.
 """
 
 from __future__ import annotations

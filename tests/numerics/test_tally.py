@@ -47,7 +47,7 @@ def test_a_service_without_known_workers_is_not_counted_and_restarts() -> None:
 
 
 def test_the_category_is_that_of_the_compared_workers() -> None:
-    """The name that one worker gives to the kernel means that the kernel is stateful."""
+    """One worker's name for the kernel says that the kernel is stateful."""
     service = Service(2)
     stateful = service.worker("u2", ATTENTION)
     tally = Tally(service.numerics, {HERE: SiteCounts("of an earlier daemon")})

@@ -71,7 +71,7 @@ class Service:
         return self.numerics.producer(uuid, service, lambda: tables, shard)
 
     def send(self, *outputs: Tensor, site: int = 1, given: int = 7, times: int = 1, **more: int) -> None:
-        """Let each worker send its output for the same input."""
+        """Let each worker send its own output for the same input."""
         for worker, output in zip(self.workers, outputs, strict=False):
             worker.receive(CheckedRecord(output, (Tensor(given),), site=site, **more).slots() * times)  # type: ignore[arg-type]
 
@@ -772,7 +772,7 @@ def test_the_majority_is_right(reported: dict[int, Sequence[int]], outliers: set
 
 
 def test_a_self_contradicting_workers_most_frequent_output_is_shown_with_another() -> None:
-    """The outputs that are shown need not be the first or the last outputs."""
+    """The two outputs that are shown are not always the first or the last ones."""
     assert judge_group([(0, 1, 1, 9), (0, 2, 3, 4), (0, 3, 2, 7)]).contradiction == (4, 7)
     assert judge_group([(1, 1, 5, 9), (1, 2, 3, 4), (0, 2, 1, 2), (0, 1, 2, 1)]).contradiction == (1, 2)
 
