@@ -11,7 +11,7 @@ from faults import Start
 from fingerprints import splitmix64
 from numpy import array, uint64
 
-# A tensor can be read as bytes. As in transformers, a cache shows whether its layers contain anything.
+# A tensor of this imitation can be read as bytes. As in transformers, a cache shows whether its layers have content.
 MODEL = """
 import copy, gc, sys, types, weakref
 class Tensor(bytearray):
@@ -37,7 +37,7 @@ def generate(prompt, *tokens, cache=None):
 
 
 def numbers(worker: Start, prefix: str, source: str, **environment: str) -> list[int]:
-    """Return the number of the step of each forward, in order."""
+    """Return the step number of each forward pass, in order."""
     reported = {"BRICKD_FINGERPRINTS": "all", "BRICKD_SHM_PREFIX": prefix} | environment
     return [each["step"] for each in recorded(worker, prefix, MODEL + source, **reported).events]
 

@@ -1,6 +1,4 @@
-"""The reference engine of `scripts/bench evidence` computes the same as its model, and its records of rows and faults
-are true.
-"""
+"""The reference engine of `scripts/bench evidence` computes what its model computes; its records of rows are true."""
 
 from __future__ import annotations
 
@@ -88,7 +86,7 @@ def test_the_same_seed_and_replica_serve_the_same_bits_and_others_differ() -> No
 
 
 def table(of: Settings, replica: int, fault: str = "", seed: int = 0) -> tuple[Any, Any]:
-    """Return the rows of some steps, and the true effect of a fault that is in the replica during these steps."""
+    """Return the rows of some steps, and the true effect of the fault that the replica has during these steps."""
     model = built(of.kind, of.seed)
     rows = Rows(model)
     engine = Engine(model, of, replica, rows.looked)
@@ -140,7 +138,7 @@ def test_a_fault_changes_rows_with_equal_inputs_only_at_its_site(kind: str, faul
 
 
 def outside(table: Any, others: Sequence[Any]) -> set[int]:
-    """Return the sites with an output that no other table has. Another table must have the same input, in a call with
+    """Return the sites with an output that no other table has, although another table has the same input in a call with
     the same number of rows.
     """
     known: dict[tuple[int, ...], set[int]] = {}

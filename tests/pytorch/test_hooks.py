@@ -1,4 +1,4 @@
-"""The first model that a process calls is found, with any kind of call. Before that, hooks do nothing."""
+"""The first model that a process calls is found, however it is called. Before that, hooks do nothing."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def test_a_model_is_found_by_its_first_call(worker: Start, prefix: str) -> None:
 
 
 def test_a_model_called_only_by_forward_is_found(worker: Start, prefix: str) -> None:
-    # The program bypasses torch's call of the whole model. So the parts are timed without a step. When the model is
-    # found, the first layer is already running.
+    # The program calls `forward` of the whole model directly, so the parts are timed without a step. When brickd finds
+    # the model, the first layer is already running.
     found = counted(worker, prefix, "for _ in range(3): assert torch.equal(model.forward(x), plain)")
     first = "layers.*[0]", "layers.*.mlp[0]"
     assert found == {path[1:]: 3 for path in ALL if len(path) > 1} | {first[:1]: 2, first: 2, first[1:]: 1}

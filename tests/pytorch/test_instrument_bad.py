@@ -1,6 +1,7 @@
 """Unusual models compute and raise as without brickd, and cause few messages.
 
-All run in one process, because importing torch takes longer than all of them. Each model has a part with its own name.
+All these models run in one process, because importing torch takes longer than running all of them. Each model has a
+part with its own name.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from test_instrument import MODEL
 
 pytest.importorskip("torch", reason="torch is not installed: .venv/bin/pip install torch==2.13.0")
 
-# `make` makes two equal models, and `use` calls one. The instrumented model must give the same result as the other. The
-# output of a model follows its name.
+# `make` makes two equal models, and `use` calls one. The instrumented one of the two models must give the same result
+# as the other. The output of a model follows its name.
 CASES = """
 import collections, gc, threading, weakref
 torch.use_deterministic_algorithms(True)
@@ -131,7 +132,7 @@ same("unlooked", lambda: Of("unlooked", lambda part, x, more: 1 / 0), lambda m: 
 same("no_modules", lambda: object(), lambda m: 1)
 """
 
-# The number of spans of each part: one for each call, also for calls that raise. The last object is not a model.
+# The number of spans of each part: one for each call, including calls that raise. The last object is not a model.
 CALLS = {"none": 2, "shapes": 4, "raises": 4, "shared": 2, "threads": 80, "inferring": 2, "mapped": 2, "no_modules": 0}
 CALLS |= {"many": 9, "checkpointed": 2}  # a checkpointed part runs in the forward pass, and again in the backward pass
 UNREADABLE = {"meta", "sparse", "quantized"}
@@ -142,7 +143,7 @@ SAID = UNREADABLE | {"unlooked", "no_modules"}
 
 
 def error_of(text: str) -> dict[str, list[str]]:
-    """Return the output that follows each name."""
+    """Return the lines below each name in the output."""
     found = {}
     for piece in text.split("== ")[1:]:
         name, *lines = piece.splitlines()

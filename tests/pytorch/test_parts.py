@@ -1,4 +1,4 @@
-"""The parts of a model that are timed, and the tensors that are found in their arguments.
+"""Which parts of a model are timed, and which tensors are found in their arguments.
 
 The tests need no torch, because the code uses only a few methods of torch's modules.
 """

@@ -55,7 +55,7 @@ while True:
 
 
 def started(worker: Start, *bad: bool, dtype: str = "float32", shares: bool = True) -> list[Worker]:
-    """Start workers that have made no step."""
+    """Start workers that have not made a step yet."""
     workers = []
     for number, each in enumerate(bad):
         program = FLEET.replace("DTYPE", dtype)

@@ -284,9 +284,7 @@ UNKNOWN = (
 def test_a_part_whose_rows_depend_on_more_than_the_row_is_unknown(
     worker: Start, prefix: str, reason: str, name: str, part: str
 ) -> None:
-    """For such a part, two healthy workers with equal rows in different batches would differ, so a comparison would be
-    wrong.
-    """
+    """In such a part, equal rows of different batches give different results, so healthy workers would differ."""
     source = f"""
 import warnings; warnings.simplefilter("ignore")
 model = whole("{name}", {part})
@@ -298,7 +296,7 @@ model(torch.randn(2, 5, 16)); model(torch.randn(2, 5, 16))
     got = left(worker, prefix, TOGETHER + source)
     assert got.reported
     assert f"layers.*.{name}" not in names(got)
-    # INT8 has no parameters, so the agent examines and counts no call of it: the reason is known without a call.
+    # INT8 has no parameters: the agent knows the reason without a call, so it examines and counts no calls.
     assert unknown(got)[reason][f"layers.*.{name}", 0] == (0 if part == INT8 else 2)
     assert "head" in names(got)
 

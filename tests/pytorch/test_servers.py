@@ -66,7 +66,7 @@ def server(daemon: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="module")
 def kinds(server: Server) -> dict[str, list[str]]:
-    """Return the names of the workers by kind, after each has had the same work."""
+    """Return the names of the workers, keyed by kind, after each worker has done the same work."""
     for seed in (1, 2):
         found = server.workers(4, seed)
 
@@ -130,7 +130,7 @@ def test_another_kind_of_attention_is_not_comparable(kinds: dict[str, list[str]]
 
 
 def restarted(server: Server, victim: str, prefix: str) -> None:
-    """Kill a worker; check that its successor gets the name, that no counts are lost, and that no file is left."""
+    """Kill a worker; check that its successor gets its name, that no counts are lost, and that no file stays behind."""
     before = spans()
     live = [each for each in document("workers")["workers"] if each["state"] == "live"]
     (dead,) = (each for each in live if each["name"] == victim)
@@ -192,7 +192,7 @@ def bricks_of(worker: str) -> set[str]:
 
 
 def seen_alike(number: int, service: str = "api") -> list[str]:
-    """Return the names of `number` live workers when their layers are timed and their weights are equal."""
+    """Wait until `number` live workers time their layers and have equal weights; return their names."""
 
     def so() -> list[str]:
         live = [each["name"] for each in asked("workers").get("workers", ())

@@ -1,7 +1,7 @@
 """A healthy fleet under live traffic: `diff` raises no alarm, and shows what it compared.
 
 Three uvicorn workers have the same model and the same system prompt. Every request is unique, and batches have 1 to 4
-requests. So decode steps of two workers often have the same last token, but never the same cache.
+requests. So in decode steps, two workers often get the same last token, but never have the same cache.
 """
 
 from __future__ import annotations

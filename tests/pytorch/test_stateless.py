@@ -205,7 +205,7 @@ def fleet(worker: Start, model: str, broken: tuple[bool, ...] = (False, False)) 
 
 
 def seen() -> dict[str, Any]:
-    """Return the states of sites in the comparison by input, when everything is compared."""
+    """Wait until everything is compared; return the states of the sites in the comparison by input."""
     with running():
         until(lambda: document("coverage", "api")["services"][0]["input"]["compared"])
         sites = document("coverage", "api")["sites"]
@@ -288,7 +288,7 @@ def test_a_decoder_with_a_cache_is_stateful_and_raises_no_alarm(worker: Start, p
         coverage = daemon.once("/coverage", lambda answer: answer["services"][0]["input"]["compared"])
     assert coverage["findings"] == []
     rows = {site["kernel"]: site for site in coverage["sites"] if site["layer"] == 1}
-    # Three steps for each prompt: the first step fills an empty cache, and the others read the cache.
+    # Each prompt takes three steps: the first step fills an empty cache, and the others read the cache.
     attention = rows["layers.*.self_attn"]
     assert (attention["fingerprints"], attention["stateful"]) == (48, 32)
     assert rows["layers.*.mlp"]["stateful"] == 0

@@ -23,7 +23,7 @@ with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as
 profile.export_chrome_trace(PATH)
 pause()
 """
-# The clock pairs of both are read within a few µs; of 50 pairs, the closest was not interrupted.
+# brickd and torch read their pairs of clocks within a few µs; the closest of 50 pairs was not interrupted.
 TOLERANCE_NS = 200_000
 
 
