@@ -1,4 +1,4 @@
-"""Places where NaN and infinities begin (births), found in a window of fingerprints and compared with a plain count."""
+"""Births (places where NaN and infinities begin) in a window of fingerprints are equal to those of a plain count."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_births_of_two_services_are_complete() -> None:
 
 
 def test_each_of_many_services_has_its_share_of_rows_and_counts() -> None:
-    # the number of services, and of sites in each: more sites than are counted for one service
+    # the number of services, and of sites in each service (more than the limit for one service)
     services, sites = 64, 1_024 + 5
     numbers = array("Q", range(1, sites + 1))
     fingerprints = _reader.Fingerprints(64 * MiB, True)

@@ -104,8 +104,8 @@ def test_details_below_a_half_moved_tail_are_lost_with_their_reader(worker: Star
         _reader.drain([drain])
         halfway, _ = _reader.tails([drain], True)
         _reader.write_all([halfway])
-        # The writer may accept the tail 200. Of the tail 300, only one of the two words was written, so the writer must
-        # not accept it.
+        # The writer may accept the tail 200. Of the tail 300, only one word of two was written, so the writer must not
+        # accept this tail.
         successor = _reader.Drain(fd, checkpoint)
         _reader.drain([successor])
         ((span, *_, lost),) = successor.cursors()

@@ -1,6 +1,6 @@
 """Where a drain starts, and the tails that give slots back to the writer.
 
-A cursor comes from a checkpoint (span, event, events, sequence, spans_lost). A tail may come from any consumer.
+A cursor (span, event, events, sequence, spans_lost) comes from a checkpoint. A tail may come from any consumer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TORN = Tail(7, 12345)
 
 
 def after_first_pass(ring: str, head: int, tail: Tail, saved: Cursor | None, **line: int) -> tuple[Cursor, int]:
-    """Return the cursor after the first pass over a lane with this head, and the number of breaks."""
+    """Return the cursor after the first pass over a lane with this head, and how many breaks the pass counted."""
     with rings(span_slots=SLOTS, event_slots=SLOTS) as r:
         r.move(0, ring, head)
         r.put("lane", 0, event_records=head // 2)
@@ -250,7 +250,7 @@ def test_losses_are_published_to_readers_of_the_segment() -> None:
 
 
 def written(r: Rings, writes: list[tuple[int, int, bytes]], cut: int) -> None:
-    """Let only this number of bytes be written to the file."""
+    """Write the data to the file, but only `cut` bytes."""
     for _, offset, data in writes:
         os.pwrite(r.fd, data[: max(cut, 0)], offset)
         cut -= len(data)
@@ -290,7 +290,7 @@ def test_a_writer_never_believes_unread_slots_after_two_consumers_died(
 def test_a_writer_believes_one_of_two_tails_during_an_update(
     before: int, more: int, position_at: int, complement_at: int
 ) -> None:
-    """The writer loads the position first (O13) and the complement later, each after some bytes were written."""
+    """The writer loads the position first (O13), then the complement; before each, the consumer writes some bytes."""
     with rings(event_slots=SLOTS) as r:
         r.move(0, "event", before)
         r.tail(0, "event", before)

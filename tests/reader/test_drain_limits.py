@@ -1,4 +1,4 @@
-"""The limits of a drain pass and of its memory, even if the heads of the rings claim more."""
+"""The limits of a drain pass and of its memory hold even if the heads of the rings claim more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of a dead worker beyond its head: a drain takes each once, if it is complete (ordering row O9)."""
+"""Records of a dead worker beyond its head: a drain takes each complete record once (ordering row O9)."""
 
 from __future__ import annotations
 

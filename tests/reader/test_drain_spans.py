@@ -69,9 +69,7 @@ HONEST = RECORD.map(
 
 
 def judged(records: dtypes.Array, head: int, last: int) -> tuple[dtypes.Array, int, int]:
-    """Return the slots up to a head that a reader accepts, and the numbers of rejected slots and of slots of other
-    kinds.
-    """
+    """Return the slots up to a head that a reader accepts, and how many slots are rejected or of other kinds."""
     good: list[int] = []
     rejected = skipped = at = 0
     while at < head:
@@ -97,7 +95,7 @@ def judged(records: dtypes.Array, head: int, last: int) -> tuple[dtypes.Array, i
 
 @given(st.lists(st.tuples(st.lists(RECORD | HONEST, max_size=16), st.sampled_from([0, 60, 64, 70])), max_size=6))
 def test_valid_spans_are_taken_and_invalid_ones_counted(passes: list[tuple[list[dict[str, int]], int]]) -> None:
-    """The last 64 records of a pass are checked one by one: valid records may come after invalid records."""
+    """The last 64 records of a pass are checked one by one, so valid records are found after invalid ones."""
     believed, rejected, skipped, sequence, last = [], 0, 0, 0, 0
     with rings(paths=PATHS, span_slots=128) as r:
         drain = r.drain()
@@ -142,7 +140,7 @@ def test_spans_are_read_across_batches_and_the_end_of_the_ring(many: int) -> Non
 @pytest.mark.parametrize("slots", [2, 3, 3000, BATCH + 1])
 def test_an_unknown_record_is_skipped_by_its_slots_at_any_batch_end(before: int, slots: int) -> None:
     records = counted(before + slots + 1)
-    # any slot can look like this, not only the first of a record, because the content of the other slots is arbitrary
+    # all slots of the record look like a first slot, because the later slots of a record may have any content
     records["kind"][before : before + slots] = 77
     records["slots"][before] = slots
     with rings(span_slots=16384) as r:
@@ -266,7 +264,8 @@ def test_only_drains_can_be_drained() -> None:
 
 
 def test_reading_during_a_pass_shows_complete_spans() -> None:
-    """One thread drains while the other reads. An inconsistent record would be equal to no span."""
+    """One thread drains while the other reads. If a record were inconsistent, it would be equal to no span that was
+    written."""
     records = counted(4096, path=1)
     every = np.arange(1, 4097, dtype=np.uint64)
     torn: list[Any] = []

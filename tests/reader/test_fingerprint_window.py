@@ -324,7 +324,7 @@ class Group:
     """The outputs of workers for one input, in dictionaries."""
 
     def __init__(self) -> None:
-        # for each worker, how often each output came, and its newest fingerprint
+        # for each worker and output: how often the output came, and its newest fingerprint
         self.outputs = dict[int, dict[int, list[int]]]()
 
     def add(self, worker: int, output: int, number: int) -> bool:

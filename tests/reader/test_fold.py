@@ -1,4 +1,4 @@
-"""The code that adds up workers (the fold) gives the same totals as plain sums, sorted lists and numpy."""
+"""The fold (the code that sums workers) gives the same totals as plain sums, sorted lists and numpy."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class Measured:
         fold.add(self.summaries(), rows, roots(len(self.paths)), flags, self.tick_ns, worker_number)
 
 
-# The longest duration. Multiplied by 160, the greatest ratio of two tick lengths below, this duration is still below
-# the last bucket, in which percentiles are only bounds.
+# The longest duration. Even multiplied by 160 (the greatest ratio of two tick lengths in these tests), it is below the
+# last bucket, in which percentiles are only bounds.
 MOST = 2**29
 
 
@@ -165,7 +165,7 @@ PERCENTILES = {"p50_ns": 0.50, "p90_ns": 0.90, "p95_ns": 0.95, "p99_ns": 0.99, "
 
 
 def apart(value: float, wanted: float, small: float) -> float:
-    """Return the distance of two durations in buckets; there is only one bucket below `small`."""
+    """Return how many buckets apart two durations are; below `small`, there is only one bucket."""
     return abs(math.log(max(value, small) / max(wanted, small), BUCKET))
 
 

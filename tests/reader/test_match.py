@@ -1,4 +1,4 @@
-"""The comparison of workers: which records are compared, and with what result."""
+"""The comparison of workers: which records are compared, and what the results are."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def classes(of: Matched) -> dict[str, int]:
 
 
 def numbers(of: Matched) -> list[int]:
-    """Return the numbers of the first fingerprints of the rows."""
+    """Return, for each row, the number of its first fingerprint."""
     return [row.members[0].number for row in of.rows]
 
 
@@ -249,8 +249,8 @@ STEPS = st.integers(2, 4).flatmap(
 @example([(2, False, [0, 1, 2]), (1, False, [0, 2, 1]), (3, True, [0, 0, 0])])
 @example([(1, False, [1, 0]), (2, True, [0, 0]), (3, False, [0, 0])])
 def test_other_work_equals_that_of_a_plain_list(ran: list[tuple[int, bool, list[int]]]) -> None:
-    """A step is other work if its inputs differ from those of the first worker, or if it reads a state that other work
-    left.
+    """A step is other work if its inputs differ from the first worker's, or if it reads a state that other work has
+    written.
     """
     workers = range(len(ran[0][2]))
     flags = {True: _reader.CHECKED_STATEFUL, False: 0}
@@ -289,8 +289,8 @@ DID = st.tuples(st.sampled_from([0, 0, 1, 2]), st.booleans())
 def test_an_earlier_divergence_explains_other_inputs(
     ran: list[tuple[bool, tuple[tuple[int, bool], ...]]], order: list[int]
 ) -> None:
-    """The examples have, for each step, whether it reads a state, and for each worker, its different inputs and a
-    fault.
+    """For each step, an example says whether the step reads a state, and for each worker, how its inputs differ and
+    whether it has a fault.
 
     The workers with faults did the steps in another order than the two correct workers.
     """
@@ -343,7 +343,7 @@ def test_other_work_of_one_worker_leaves_the_repeats_of_others_compared(
 
 @pytest.mark.parametrize(("by_input", "first"), [(True, 0), (False, 1)])
 def test_positions_in_execution_order_count_from_zero(by_input: bool, first: int) -> None:
-    """In a comparison by run, the step itself is the first position."""
+    """In a comparison by run, the step itself takes the first position, so sites begin at 1."""
     one = [CheckedRecord(Tensor(1), (Tensor(n),), site=n, ticks=n) for n in range(1, 5)]
     sites = matched(one, one, by_input=by_input).sites
     assert sorted(site.moment for site in sites) == [first + n for n in range(4)]
@@ -466,7 +466,7 @@ def test_by_input_each_unshared_worker_is_shown_once_next_to_the_first(
 @given(st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=5), min_size=2, max_size=5))
 @example([[1, 1, 2], [1, 3, 1], [2], [3]])
 def test_by_input_reference_and_members_match_a_plain_list(reported: list[list[int]]) -> None:
-    """For one content, the comparison shows the most frequent output of each worker, and the worker's other outputs."""
+    """For one content, the comparison shows each worker's most frequent output, and whether the worker had others."""
     found = matched(*([CheckedRecord(off(each, 1.0 * each), IN) for each in own] for own in reported), by_input=True)
     begins = [sum(map(len, reported[:worker])) for worker in range(len(reported))]
     most = [min(own, key=lambda each, own=own: (-own.count(each), each)) for own in reported]  # type: ignore[misc]

@@ -102,7 +102,7 @@ def test_examined_contexts_decide_for_those_beyond_the_limit() -> None:
 
 @pytest.mark.parametrize("contents", [2, 5, 8, 20])
 def test_a_difference_always_in_one_sketch_element_is_not_another_class(contents: int) -> None:
-    """Outputs that always differ in one element of the sketch come from a weight with a flipped bit."""
+    """If outputs always differ in the same element of the sketch, a bit of a weight is flipped."""
 
     def of(output: int, by: float) -> list[CheckedRecord]:
         sketch = (0.0, by, *(0.0,) * 14)
@@ -138,7 +138,7 @@ def test_with_more_large_differences_none_counts_as_rounding() -> None:
 
 @pytest.mark.parametrize("damaged", range(4))
 def test_a_worker_that_diverges_later_stays_in_its_earlier_class(damaged: int) -> None:
-    """The outputs of the worker itself have too little in common with the others for a decision."""
+    """The damaged worker's own outputs have too little in common with the others' to decide its class."""
     workers = [records_of(always(USUAL, 9)), records_of(always(OTHER, 9)), records_of(always(OTHER, 9))]
     workers.insert(damaged, records_of(always(USUAL, 9, c5=FAR, c6=FAR, c7=FAR, c8=FAR)))
     assert {content: workers_apart for content, (_, workers_apart) in apart(*workers).items()} == {
@@ -228,9 +228,7 @@ def rounded(one: int, other: int) -> bool:
 
 
 def contents_of(one: Mapping[int, int], other: Mapping[int, int]) -> int:
-    """Return the number of contents at which two workers differ as two classes do, by a second implementation of the
-    rule.
-    """
+    """Return at how many contents two workers differ as two classes do; a second implementation of the rule."""
     both = {n: (one[n], other[n]) for n in one.keys() & other.keys()}
     equal = sum(a == b for a, b in both.values())
     odd = sum(not rounded(a, b) for a, b in both.values())

@@ -1,4 +1,4 @@
-"""The order of execution of compared rows: times of different workers are never compared."""
+"""Compared rows are in the order of execution, which never depends on comparing times of different workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Place = tuple[int, int]  # the number of a step and of a site
 
 
 def later(records: Sequence[CheckedRecord], ticks: int) -> list[CheckedRecord]:
-    """Return the records with the times of another clock."""
+    """Return the records with times as another clock would give them."""
     return [replace(each, ticks=each.ticks + ticks) for each in records]
 
 
@@ -40,7 +40,7 @@ def rows(workers: Sequence[Sequence[CheckedRecord]], *, by_input: bool = False) 
 
 
 def executed(places: Sequence[Place], worker: int) -> list[CheckedRecord]:
-    """Return records at these places, in this order; the outputs of a worker differ from those of all others."""
+    """Return records at these places, in this order; each worker's outputs differ from those of all other workers."""
     return [
         CheckedRecord(off(10 * n + worker, 1.0 + worker), (Tensor(100 * step + site),), step=step, site=site, ticks=n)
         for n, (step, site) in enumerate(places, start=1)

@@ -36,7 +36,7 @@ def test_each_allocation_may_fail_without_a_leak(compiled: Compile, use: str, le
     found = measured(compiled, use)
     assert found["same"]
     assert found["failures"] >= least
-    # some allocations may fail without an error, because a window need not grow early
+    # some allocations may fail without an error: those with which a window would only grow early
     assert found["without_memory"] >= least - 8
     assert found["blocks_kept"] == 0
     assert found["opened_kept"] == 0

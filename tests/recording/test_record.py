@@ -26,7 +26,7 @@ from brickd.base.units import NO_WORKERS, NONE_RECORDED
 READ = (("status", "--over", "start"), ("workers",), ("bricks",), ("tree",))
 # With this clock, a tick is 1 ns, so the figures of an idle worker do not change with time.
 STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}
-# Keys of an idle worker whose values change with time, or need two readings.
+# Keys whose values change with time even for an idle worker, or need two readings.
 TIMED = {"source", "recording", "daemon", "drained", "age_ns", "cpu_percent", "rss_bytes"}
 TIMED |= {"stragglers", "waiting", "judged_age_ns", "alarms", "diverged", "numerics", "evidence"}
 
@@ -39,7 +39,7 @@ def still(value: Any) -> Any:
 
 
 def record(*arguments: str, code: int = 0) -> dict[str, Any]:
-    """Run `brickd record`; return its report."""
+    """Run `brickd record` to its end; return its report."""
     result = brickd("record", "--json", *arguments)
     assert result.returncode == code, result.stderr
     answer: dict[str, Any] = json.loads(result.stdout)
@@ -48,7 +48,7 @@ def record(*arguments: str, code: int = 0) -> dict[str, Any]:
 
 @contextmanager
 def recording(*arguments: str, under: Sequence[str] = ()) -> Iterator[Process]:
-    """Start a `brickd record`, and return it when it has begun to record."""
+    """Start a `brickd record`, and return its process when it has begun to record."""
     with going("record", "--json", *arguments, under=under) as process:
         try:
             assert process.stderr is not None

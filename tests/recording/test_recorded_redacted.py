@@ -69,7 +69,7 @@ class Made:
 
     seed: int
     slots: bytearray = field(default_factory=bytearray)
-    # the kind of each slot; None: no field of the slot is preserved
+    # the kind of each slot; None if no field of the slot is preserved
     kinds: list[str | None] = field(default_factory=list)
     secrets: set[bytes] = field(default_factory=set)
     sequence: int = 0
@@ -124,7 +124,7 @@ class Made:
 
 @dataclass
 class Keyed:
-    """Checks that the replacement of a word is always the same, and different for different words."""
+    """Checks that equal words get equal replacements, and different words get different ones."""
 
     of: dict[tuple[str, int], int] = field(default_factory=dict)
 
@@ -515,7 +515,7 @@ def test_a_piece_written_in_parts_is_redacted_once(redacts: bool) -> None:
 
 @functools.cache
 def made_of_many() -> Made:
-    """Return so many checksums that one is divided between two pieces; they are cached, because making them is slow."""
+    """Return so many checksums that one of them is divided between two pieces (cached, because this is slow)."""
     made = Made(9)
     while len(made.slots) < (4 * 4096 + 1_000) * SLOT:
         made.checked()
@@ -569,8 +569,8 @@ def test_a_checksum_is_redacted_equally_wherever_a_piece_ends(redacts: bool, don
 @pytest.mark.parametrize("other", ["worker", "lane", "place"])
 @pytest.mark.parametrize("redacts", [False, True])
 def test_a_piece_that_resembles_the_rest_of_another_is_not_taken_for_it(redacts: bool, other: str) -> None:
-    """The rest of a checksum had no room after the first piece, and the last piece begins with data that looks like
-    that rest.
+    """After the first piece, there was no room for the rest of its last checksum; the last piece begins with data that
+    looks like this rest.
     """
     tape, long, short = Tape([], 1 << 24), 6 * 4_000, 6 * (3_600 if other == "place" else 2_900)
     slots = bytearray(CheckedRecord(Tensor(7, nan=1), (Tensor(8, nan=2),), params=3).slots() * 4_000)

@@ -35,7 +35,7 @@ SITES = [("attention", 0, False), ("attention", 1, False), ("attention", 2, Fals
 
 
 def checked(worker: Start, tmp_path: Path) -> tuple[str, dict[str, Any]]:
-    """Make a recording of a worker's checksums; return it, and `inspect` of the worker with empty rings."""
+    """Make a recording of a worker's checksums; return it, and what `inspect` shows when the rings are empty."""
     process = started(worker, CHECKS, **STILL)
     file = str(tmp_path / "run.brick")
     with recording("-o", file) as recorder:

@@ -1,4 +1,4 @@
-"""The limits of a recording: the size of its files, the data that waits, the memory that a reader needs."""
+"""The limits of a recording: the size of its files, the amount of waiting data, the memory that a reader needs."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_the_configured_number_of_files_is_kept_and_earlier_ones_are_counted(pat
         (1, ["run.1.brick", "run.2.brick"]),
         (2, ["run.2.brick", "run.3.brick"]),
     ]
-    # The last file but one is closed at once, but the last file is not.
+    # When a new file begins, the file before it is closed at once; the newest file stays open.
     ended = [(file, read(file.read_bytes()).end.ended, locked(file)) for file in sorted(path.parent.iterdir())]
     assert [each[1:] for each in ended] == [(True, False), (False, True)]
     volumes.end(b"{}")
@@ -141,7 +141,7 @@ def test_four_snapshots_wait_for_a_disk_and_a_fifth_is_counted(path: Path) -> No
     recorder.end("asked")
     written.set()
     recorder.join()
-    # The count includes one snapshot at the beginning and one at the end.
+    # The six snapshots include one at the beginning and one at the end.
     assert (recorder.document()["snapshots"], recorder.document()["not_recorded"]) == (6, {"snapshots": 1})
 
 

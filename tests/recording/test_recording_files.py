@@ -73,7 +73,7 @@ class Read(Log):
 
 
 class Machine(SharedMemory):
-    """Gives shared memory to a recording as its input, without a daemon's loop."""
+    """Lets a recording read shared memory without a daemon's loop."""
 
     def __init__(self) -> None:
         self.events = Read()
@@ -101,8 +101,7 @@ def recorded(path: Path, snapshots: int = 1, **order: Any) -> Recorder:
     for number in range(1, snapshots + 1):
         later = number * EVERY_NS
         recorder.take(Snapshot.of(machine.survey(), now_ns + later, at_ns + later))
-        # Wait until this snapshot is written before the next one, because the recorder drops snapshots if more than a
-        # few wait.
+        # Wait until this snapshot is written, because the recorder drops snapshots if more than a few wait.
         machine.events.until_read(machine.events.add("looked", f"for the {number}. time").number)
     recorder.end("asked")
     recorder.join()
@@ -465,7 +464,7 @@ def with_lanes(path: Path, lanes: int, snapshot: Snapshot, fill: Callable[[_read
     shown = snapshot._replace(survey=snapshot.survey._replace(workers=[worker._replace(reading=reading)]))
     with written(path) as recording:
         fill(recording)
-        # The tables come after the records, as if there had been no room for them earlier.
+        # In this file, the tables come after the records, as if there had been no room for the tables earlier.
         recording.append(_reader.CHUNK_WORKERS, 1, json.dumps({"00": 1, reading.uuid: 7}).encode())
         tables = bodies.tables(shown, set())
         assert tables is not None
@@ -527,7 +526,7 @@ def test_a_watcher_that_stopped_is_not_woken(tmp_path: Path) -> None:
 
 
 def spools() -> int:
-    """Return the number of spools in this process, counted by their event descriptors."""
+    """Return the number of spools in this process: each has an event descriptor."""
     links = [os.readlink(entry.path) for entry in os.scandir("/proc/self/fd") if os.path.lexists(entry.path)]
     return links.count("anon_inode:[eventfd]")
 

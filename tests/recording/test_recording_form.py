@@ -158,7 +158,7 @@ def test_a_truncated_recording_is_read_up_to_the_truncation() -> None:
         assert seen.written == [chunk for chunk, place in zip(SMALL, where, strict=True) if place.stop <= length]
         assert not seen.end.ended
         assert any(f"cut at byte {length}" in reported for reported in seen.end.words())
-        # The file of a writer that had allocated room in advance and was killed while it wrote.
+        # A file for which the writer had allocated room in advance, and which ends where the writer was killed.
         killed = read(whole[:length].ljust(len(whole) + 5000, b"\0"))
         assert [each for each in killed.written if each in SMALL] == killed.written
         assert killed.written[: len(seen.written)] == seen.written

@@ -1,4 +1,4 @@
-"""The data that a reader of a recording keeps in memory: slots, events, and notes about missing data."""
+"""What a reader of a recording keeps in memory: slots, events, and notes about missing data."""
 
 from __future__ import annotations
 

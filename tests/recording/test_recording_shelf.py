@@ -1,5 +1,5 @@
-"""Recordings that the daemon stores: the daemon finds a recording by its title, limits the number of recordings, and
-does not remove a recording that is being written.
+"""Recordings that the daemon stores: it finds them by their titles, limits their number, and never removes one that is
+being written.
 """
 
 from __future__ import annotations

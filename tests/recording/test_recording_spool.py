@@ -20,7 +20,7 @@ LEAST = 3 * SLOT  # the smallest spool: two chunk heads and a slot
 
 
 def positions(seen: Read) -> dict[tuple[int, int], list[int]]:
-    """Return the positions of the slots in a file, by worker and lane; assert that each slot is unchanged."""
+    """Return the positions of the slots in a file, keyed by worker and lane; assert that each slot is unchanged."""
     found: dict[tuple[int, int], list[int]] = {}
     for chunk in seen.chunks:
         each = records(chunk.body)

@@ -1,4 +1,4 @@
-"""A recording as a stream: it runs as long as its reader is connected, or until the daemon ends."""
+"""A recording as a stream: it runs until its reader disconnects or the daemon ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from brickd.recording.session import Recorder
 
 @pytest.fixture
 def recorder(prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
-    """Start a recording that sends its progress when its reader wakes, or after an hour."""
+    """Start a recording that sends its progress when the test wakes it, or after an hour."""
     monkeypatch.setattr(event_stream, "_PROGRESS_SECONDS", 3600)
     recorder = Recorder(StartRecording(), tmp_path / "run.brick", Machine())
     yield recorder
@@ -33,7 +33,7 @@ def parsed(event: bytes) -> tuple[str, Any]:
 
 
 def run(reading: Any) -> Any:
-    """Run the command for at most two seconds; if it took longer, it would wait for something that never comes."""
+    """Run the command for at most two seconds; a command that takes longer waits for something that never comes."""
 
     async def bounded() -> Any:
         return await asyncio.wait_for(reading, 2)

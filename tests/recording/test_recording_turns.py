@@ -1,4 +1,4 @@
-"""The writer of a recording: the content of each file, the change to the next file, failures."""
+"""The writer of a recording: what each file contains, how the writer changes to the next file, and failures."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ def test_an_unnamed_worker_is_refused_once_per_snapshot(
         made.rings.take("a", drain)
         work(r, drain, 0, 100)
         os.truncate(made.volumes.kept[0].path, 1000)
-        # the first case refuses the chunk of workers; the second refuses a snapshot and the next chunk of workers
+        # first, the chunk of workers is refused; then also a snapshot and the next chunk of workers
         for refused in (1, 3):
             for _ in range(5):
                 assert not made.writer.records()

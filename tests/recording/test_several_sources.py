@@ -46,7 +46,7 @@ def test_a_pattern_matches_names_and_the_file_before_it_is_literal() -> None:
 
 
 class Other(ComparableWorkers):
-    """A data source that has more than workers, at this time of its clock."""
+    """A data source that has workers and other data, read at this time of its clock."""
 
     def __init__(self, name: str, clocks: dict[int, tuple[int, int]]) -> None:
         super().__init__([RECORDS])

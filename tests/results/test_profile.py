@@ -40,7 +40,7 @@ def start_two(worker: Start) -> None:
 
 
 def holds_the_figures_of_status(profile: Profile, *recordings: str) -> None:
-    """Compare the tables with the document of `brickd status`, which has the totals since the start."""
+    """Compare the tables with the document of `brickd status` for the totals since the start."""
     status = document("status", "--over", "start", *recordings)
     bricks, workers = profile.bricks(), profile.workers()
     shares = [{key: value for key, value in row.items() if key != "share_percent"} for row in bricks]
@@ -85,7 +85,7 @@ def test_a_table_is_the_document_of_its_verb(worker: Start) -> None:
     assert still(profile.workers("api/1").document["workers"]) == still(document("workers", "api/1")["workers"])
 
 
-# A worker that has something for every table; another number gives another output.
+# A worker that records something for every table; workers with different numbers give different outputs.
 RICH = """
 from array import array
 brick.init()

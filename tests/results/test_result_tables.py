@@ -36,7 +36,7 @@ from brickd.results.schema import (
 )
 from brickd.results.table import Table
 
-# A schema with a column of each kind, a row with values, and a row with as many nulls as the kinds allow.
+# A schema with a column of each kind; below it, a row of values, and a row with all nulls that the kinds allow.
 EVERY = Schema(
     "every",
     "rows",
@@ -224,7 +224,7 @@ def test_html_shows_the_first_rows_and_counts_the_others() -> None:
 
 
 def flattened(value: Any, known: set[str], path: str = "") -> Iterator[str]:
-    """Return the paths of the values in a row; a path that is a column is not divided further."""
+    """Yield the paths of the values in a row; the value of a known column is not divided into its parts."""
     if isinstance(value, dict) and path not in known:
         for key, each in value.items():
             yield from flattened(each, known, f"{path}.{key}" if path else key)

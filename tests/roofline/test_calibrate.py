@@ -79,14 +79,14 @@ def given_device(name: str = "given") -> Device:
 
 
 def seen(rate: float | None, *, rounds: int = 20, others_processors: float | None = 0.0, at: str = "then") -> Evidence:
-    """Return the evidence of rounds that were all undisturbed; without a rate, all were disturbed."""
+    """Return the evidence of rounds: with a rate, all rounds were undisturbed; without a rate, all were disturbed."""
     if rate is None:
         return Evidence(at, others_processors, rounds, disturbed_by={"waited": rounds})
     return Evidence(at, others_processors, rounds, rounds, rate)
 
 
 def core(rates: dict[str, tuple[float, Evidence]], name: str = "core", **more: Any) -> Device:
-    """Return a measured device; a rate named float32 is in FLOP/s, and any other rate is that of a level of memory."""
+    """Return a measured device; the rate named float32 is in FLOP/s, any other name is a level of memory."""
     return replace(
         Device(
             name,
@@ -470,7 +470,7 @@ def rounds(rate: float, undisturbed: int) -> Rounds:
 
 
 def printing(*devices: tuple[str, float, int]) -> str:
-    """Return a program that reports devices with a float32 rate, and how many of 30 rounds were undisturbed."""
+    """Return a program that reports devices: name, float32 rate, and how many of 30 rounds were undisturbed."""
     text = [
         line
         for name, rate, undisturbed in devices

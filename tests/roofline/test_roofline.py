@@ -188,7 +188,7 @@ def test_bricks_above_peak_or_bandwidth_are_counted_even_if_cut_off() -> None:
 
 
 def bounded(*of: str) -> Device:
-    """Return the device with lower bounds in place of these rates."""
+    """Return the device; these of its rates are lower bounds."""
     without = Evidence("2025-05-05T00:00:00.000Z", 1.4, 12, disturbed_by={"waited": 12})
     return replace(DEVICE, evidence={**DEVICE.evidence, **dict.fromkeys(of, without)})
 
