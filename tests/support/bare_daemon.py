@@ -1,8 +1,8 @@
 """A daemon without an API: a program of the tests.
 
-This daemon has the directory, loop, checkpoint and end of `brickd up`, but no API, because loading the API would take
-longer than the life of a daemon that a test kills. The daemon prints each event on a line of stdout. The optional
-argument is the length of an epoch in ns.
+This daemon has the runtime directory, the loop, the checkpoint and the shutdown of `brickd up`, but no API, because
+loading the API takes longer than a daemon lives that a test kills. The daemon prints each event on a line of stdout.
+The optional argument is the length of an epoch in ns.
 """
 
 from __future__ import annotations

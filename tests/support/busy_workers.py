@@ -13,7 +13,7 @@ from brickd.shm.segment import open_segment
 SERVICE = "load"
 MEASURED_NS = 7  # the duration that each measurement reports, in ns
 
-# At rest, the worker waits in a read of stdin, after it has reported all of its work.
+# At rest, the worker has reported all of its work, and waits in a read of stdin.
 _PROGRAM = f"""
 import select
 from concurrent.futures import ThreadPoolExecutor
@@ -62,7 +62,7 @@ class Loaded:
 
     Attributes:
         file: the segment of the worker.
-        reported: its work when it was last at rest.
+        reported: the work that it reported when it was last at rest.
         fate: "lives", "ended", "killed" (at rest) or "cut" (killed while it worked).
     """
 

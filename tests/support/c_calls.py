@@ -1,4 +1,4 @@
-"""The writer's functions, called from a worker without the extension, in any order."""
+"""The writer's functions: a worker calls them without the extension, in any order."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def add(
     shard: int = 0,
     named: bool = True,
 ) -> tuple[int, list[int], bytes]:
-    """Add the records of a worker; return the bytes taken, the number of differing fingerprints, and the records of
+    """Add the records of a worker; return the bytes taken, the numbers of differing fingerprints, and the records of
     weights.
     """
     records = b"".join(each.slots() for each in given)

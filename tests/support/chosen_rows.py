@@ -1,5 +1,4 @@
-"""The choice of rows by the definition in agent/src/writer/rows.c, in slow and obvious Python, without brickd's C
-code."""
+"""The choice of rows as agent/src/writer/rows.c defines it, in slow and obvious Python, without brickd's C code."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from brickd.views.diff_operands import require_comparable
 
 NAMES = [None, *((name, 0) for name in ("embed", "norm", "scores", "mlp", "router", HOSTILE, "attention"))]
 NAMES[3] = ("scores", 7)
-# The names of the sites, in the order of execution; the index is the number of the site.
+# The names of the sites, in the order of execution; a site's number is its index here.
 EMBED, NORM, SCORES, MLP, ROUTER, STRANGE, OFF = range(1, 8)
 SITES = [None, (1, -1, 0), (2, 0, 0), (3, 0, 0), (4, 0, 0), (5, 0, 0), (6, 0, 0), (1, 5, _reader.SITE_OFF)]
 INT64 = 5
@@ -33,14 +33,14 @@ NOW = 100 * SECOND
 
 
 def off(checksum: int, by: float = 0.0, **values: Any) -> Tensor:
-    """A tensor of norm 1 at this distance from all others."""
+    """A tensor of norm 1 whose sketch begins with `by`."""
     return Tensor(checksum, 1.0, (by, *(0.0,) * 15), **values)
 
 
 def chain(
     born: int | None = None, *, steps: int = 3, sites: Sequence[int] = (EMBED, NORM, SCORES, MLP), by: float = 0.5
 ) -> list[CheckedRecord]:
-    """Steps in which each site reads the output of the previous site; from the site `born` on, all outputs are
+    """Steps in which each site reads the output of the site before it; from the site `born` on, all outputs are
     wrong."""
     reported, at = [], 0
     for step in range(1, steps + 1):
@@ -66,7 +66,7 @@ class ComparableWorkers:
         process: unusual values in the process line of each worker.
         spans: the durations of each worker's spans in ns.
         dead: the dead workers.
-        called: unusual names of kernels, by worker.
+        called: unusual names of kernels, keyed by worker.
     """
 
     records: Sequence[Sequence[CheckedRecord]]
@@ -136,7 +136,7 @@ def compared(*records: Sequence[CheckedRecord], **how: Any) -> Any:
 
 
 def answered(*records: Sequence[CheckedRecord], names: Sequence[str] = ("api",), **how: Any) -> Any:
-    """The document on workers with these records."""
+    """The document of `diff` on workers with these records."""
     world = {key: how.pop(key) for key in ("lost", "process", "spans", "services", "dead", "called") if key in how}
     question = DiffQuery(tuple(names), **how)
     return diff.answer(ComparableWorkers(records, **world), question).document

@@ -1,7 +1,7 @@
 """Runs a command as in a container, without a container runtime: see `test_container.py`.
 
-Started as a program in a new pid namespace, this module sets up the rest of the container and becomes the command. The
-container has its own /proc, a /dev/shm that another container may share, a root that is read-only except for some
+When this module runs as a program in a new pid namespace, it sets up the rest of the container and execs the command.
+The container has its own /proc, a /dev/shm that another container may share, a root that is read-only except for some
 folders, no network, and its own user without capabilities.
 """
 
@@ -62,7 +62,7 @@ def _contain(container: Container) -> None:
         isolation.bind(shm, "/dev/shm")
         isolation.read_only("/dev/shm", False)
     isolation.unprivileged(container.uid, container.uid, container.groups)
-    # Set again, because a change of the user resets the signal at the parent's death.
+    # Set again, because a change of the user cancels the signal that the parent's death sends.
     isolation.done(isolation.libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0), "die with the test")
 
 

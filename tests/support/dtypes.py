@@ -65,5 +65,5 @@ def span_records(slots: bytes) -> Array:
 
 
 def summaries(copied: bytes | _reader.Packed) -> Array:
-    """Return copied summaries, by path."""
+    """Return copied summaries as an array with one row per path."""
     return np.frombuffer(memoryview(copied), dtype("summary"))

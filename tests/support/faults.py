@@ -1,4 +1,4 @@
-"""Code that the tests of faults share: exact accounts, workers in C, workers with their own /dev/shm.
+"""Code that tests of faults share: exact ledgers, workers in C, workers with their own /dev/shm.
 
 Started as a program, this module reads every segment in /dev/shm, for workers whose /dev/shm the test cannot see.
 """
@@ -44,7 +44,7 @@ def _state(thread: Path) -> str:
 
 
 def counts(of: Reading) -> dict[str, int]:
-    """Return the number of ended spans by name, over all places and layers."""
+    """Return the number of ended spans for each name, over all paths and layers."""
     result: Counter[str] = Counter()
     for path, row in summaries(of).items():
         result[path[-1].partition("[")[0]] += row["count"]
@@ -77,7 +77,7 @@ def total(many: list[Reading]) -> dict[str, int]:
 
 
 def program(compiled: Compile, name: str, *flags: str) -> Path:
-    """Build a program of tests/native with the writer and these flags; build it only once for equal flags."""
+    """Build a program of tests/native with the writer and these flags; calls with equal flags share one build."""
     writer = compiled("writer.so", WRITER, "-shared", "-fPIC", *flags)
     return compiled(name, (NATIVE / f"{name}.c", writer), *flags)
 
@@ -149,7 +149,7 @@ def _namespaces() -> bool:
 
 needs_namespaces = pytest.mark.skipif(not _namespaces(), reason="needs root and unshare, for a /dev/shm of its own")
 
-# The beginning of a worker's program that has private mounts, and reads its segments inside of these mounts.
+# The first lines of a program: the worker gets private mounts, and reads its own segments inside of these mounts.
 PRIVATE = f"""
 import ctypes, json, subprocess
 libc = ctypes.CDLL(None, use_errno=True)

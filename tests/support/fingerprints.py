@@ -1,4 +1,4 @@
-"""The fingerprint by its definition, in slow and obvious numpy, without brickd's C code."""
+"""The fingerprint as it is defined, in slow and obvious numpy, without brickd's C code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# elements as unsigned integers of the same width, because numpy does not know some of these dtypes
+# the elements as unsigned integers of the same width, because numpy does not know some of these dtypes
 Bytes = npt.NDArray[Any]
 
 CODES = {
@@ -147,7 +147,7 @@ def sketch(elements: npt.NDArray[np.float64], key: int) -> npt.NDArray[np.longdo
 
 @dataclass
 class Expected:
-    """The values by the definition; the sketch and the norms have more digits than a fingerprint stores."""
+    """The values as defined; the sketch and the norms have more digits than a fingerprint stores."""
 
     checksum: int
     fnv1a: int
@@ -187,7 +187,7 @@ def expected(array: Bytes, dtype: str, valid: int | None = None, key: int = 0) -
 
 @np.errstate(all="ignore")
 def differences(got: Any, want: Expected) -> list[str]:
-    """Return the wrong values of a fingerprint."""
+    """Return the values that are wrong in a fingerprint."""
     exact = ("checksum", "fnv1a", "elements", "bytes", "nan", "pos_inf", "neg_inf", "min", "max")
     wrong = [f"{name}: {getattr(got, name)} for {getattr(want, name)}" for name in exact
              if getattr(got, name) != getattr(want, name)]  # fmt: skip
@@ -285,7 +285,8 @@ class Variants:
         return int(self._native.moved(ctypes.byref(tensor), ctypes.byref(other)))
 
     def under(self, modes: int, tensor: Tensor) -> tuple[str, Fingerprint]:
-        """Return the fingerprint by the default variant, with these modes in the floating-point control register."""
+        """Return the fingerprint from the default variant, run with these modes in the floating-point control
+        register."""
         found = Fingerprint()
         reported = self._native.fingerprint_under(modes, ctypes.byref(tensor), ctypes.byref(found))
         return reported.decode(), found

@@ -99,7 +99,7 @@ def place(image: bytes | bytearray, record: str, index: int = 0, lane: int = 0) 
 def put(
     image: bytearray, record: str, values: Mapping[str, Any], index: int = 0, lane: int = 0, *, kind: str | None = None
 ) -> None:
-    """Set fields of one struct; for a slot of a ring, `kind` is the kind of its record."""
+    """Set fields of one struct; for a slot of a ring, `kind` is the kind of record."""
     start = place(image, record, index, lane)
     for name, value in values.items():
         offset, code, size = field(kind or record, name)
@@ -163,7 +163,7 @@ SPARSE = {"lanes": 1024, "paths": 65472, "names": 65472, "sites": 16384}  # the 
 
 
 def sparse(fd: int, service: str = "sparse") -> None:
-    """Turn a file into a segment with the highest counts and opened lanes, and nothing else, which takes 392 KiB."""
+    """Turn a file into a segment of 392 KiB with the highest counts and opened lanes, which is otherwise empty."""
     page = bytearray(empty(**SPARSE))
     put(
         page, "header", {"uuid": os.urandom(16), "service": service.encode(), "coordinates": b"", "index": -1, "pid": 0}
@@ -215,7 +215,7 @@ def rows(array: dtypes.Array) -> list[dict[str, Any]]:
 
 
 def flops(reading: Reading) -> dict[str, float]:
-    """Return the floating-point operations of each path that has some."""
+    """Return the floating-point operations of each path that has any."""
     offset = field("summary", "flops")[0]
     return {
         str(path): value

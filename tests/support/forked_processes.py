@@ -95,7 +95,7 @@ class ForkingParent:
                 [sys.executable, "-P", _SERVER, what, str(child_end.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[child_end.fileno()],
-                # The parent gets none of the first test's variables, because it lives longer than that test.
+                # The process that forks gets no variables of the test that starts it, because it outlives that test.
                 env={name: value for name, value in os.environ.items() if not name.startswith("BRICKD")},
             )
         self._socket = parent_end

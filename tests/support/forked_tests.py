@@ -3,10 +3,10 @@
 Owns: which process runs which test, and how its results come back. Must not know: what a test does.
 
 The parent collects all tests once, forks the processes, hands out chunks of tests and reports the results. The parent
-runs no test itself, so it can fork a process at any time, also to replace a process that crashed. A process asks for
-the next chunk before it runs its last test, because the teardown of a test depends on the test after it.
+runs no test itself, so it can fork a process at any time, also to replace a process that crashed. A process requests
+the next chunk before it runs its last test, because a test's teardown depends on the next test.
 
-A value that a test file computes at its import is the same in all processes: no name is unique there.
+A value that a test file computes at its import is the same in all processes, so it cannot be a unique name.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class ForkedTests:
 
 
 def chunks_of(items: Sequence[pytest.Item]) -> Iterator[tuple[int, ...]]:
-    """Yield the numbers of successive tests of one file, at most `CHUNK` at a time."""
+    """Yield the indexes of successive tests of one file, at most `CHUNK` at a time."""
     chunk: list[int] = []
     for number, item in enumerate(items):
         if chunk and (len(chunk) == CHUNK or item.path != items[chunk[0]].path):

@@ -70,7 +70,7 @@ def _become(message: bytes, files: list[int]) -> None:
         standard = getattr(sys, name)
         os.dup2(file, standard.fileno())
         os.close(file)
-        # Create a new object: the old one was made for the server's own stream, which may be a file, but this stream is
+        # Create a new stream object: the old one was made for the server's stream, which may be a file, but this one is
         # a pipe.
         setattr(sys, name, os.fdopen(standard.fileno(), mode, buffering, standard.encoding, standard.errors))
     os.environ.clear()

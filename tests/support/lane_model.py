@@ -40,8 +40,7 @@ class Frame:
 
 @dataclass
 class Stack:
-    """The open frames of one key; `refused` counts begins that got no frame, because their ends come before the
-    others."""
+    """The open frames of one key; `refused` counts begins that got no frame: as spans nest, their ends come first."""
 
     frames: list[Frame] = field(default_factory=list)
     refused: int = 0
@@ -91,8 +90,8 @@ class Ring:
         return position == complement ^ U64 and self.holds(position)
 
     def free(self, counters: Counter[str], kept: int = 0) -> bool:
-        """Return whether more than `kept` slots are free; the writer reads the consumer's pair only if its last known
-        tail leaves no room.
+        """Return whether more than `kept` slots are free; the writer reads the consumer's pair only if the last tail
+        that it knows leaves no room.
         """
         if len(self.records) - self.tail + kept >= self.slots:
             if self.believed():
@@ -102,7 +101,8 @@ class Ring:
         return len(self.records) - self.tail + kept < self.slots
 
     def oldest(self) -> int | None:
-        """Return the oldest record that a reader finds; a consumer writes the complement first, then the position."""
+        """Return the position of the oldest record that a reader finds; a consumer writes the complement before the
+        position."""
         position, following = self.pair[0], self.pair[1] ^ U64
         if position <= following and self.holds(following):
             return following
@@ -140,7 +140,7 @@ class Lane:
         return JOINED
 
     def _ignored(self, key: int) -> None:
-        """Note a begin inside an open frame while nothing is recorded, so that its end does not end another span."""
+        """Note a begin that is not recorded, inside an open frame, so that its end does not end another span."""
         stack = self.stacks.get(key)
         if stack is not None and stack.frames:
             stack.refused += 1
@@ -308,7 +308,7 @@ class Lane:
         return outcome
 
     def _kept_free(self, part: int) -> bool:
-        """Return whether the event ring has room outside of the part that is reserved for other records."""
+        """Return whether the event ring has room, apart from the part that is reserved for records of other kinds."""
         return self.events.free(self.counters, -(-self.events.slots // part))
 
     def _wanted(self, kind: int, room: bool) -> bool:

@@ -1,4 +1,4 @@
-"""Made-up workers whose spans are summarized as the agent would do it, on a clock that the test sets.
+"""Made-up workers: their spans are summarized as the agent would summarize them, on a clock that the test sets.
 
 This is a second implementation of the writer's rules in brick_shm.h: the path of a span, the time of its children,
 recursion.
@@ -40,7 +40,7 @@ class _Frame:
 
 @dataclass
 class MadeUp:
-    """One thread of one worker; `room`: the limit of its paths, including `other`."""
+    """One thread of one worker; `room` is the limit on the number of its paths, including `other`."""
 
     service: str = "made"
     tick_ns: float = 1.0
@@ -71,7 +71,7 @@ class MadeUp:
             self.stack[-1].child += duration
 
     def give(self, name: str, ns: int) -> None:
-        """Add a time that was measured elsewhere; it is dropped if its path has no room."""
+        """Add a time that was measured elsewhere; if there is no room for its path, it is dropped."""
         path = self._path(name, -1, _reader.UNIT_NS, None)
         if path:
             self.sums[path].durations.append(ns)

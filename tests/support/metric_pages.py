@@ -23,7 +23,7 @@ Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def parsed(page: bytes) -> Series:
-    """Return the number of each series. A series that is there twice, or text of a wrong form, fails."""
+    """Return the value of each series. A series that occurs twice, or a malformed line, fails."""
     found: Series = {}
     for family in text_string_to_metric_families(page.decode()):
         for sample in family.samples:
@@ -34,7 +34,7 @@ def parsed(page: bytes) -> Series:
 
 
 def value(of: Series, name: str, **labels: str) -> float:
-    """Return the number of one series."""
+    """Return the value of one series."""
     return of[name, frozenset(labels.items())]
 
 
@@ -50,7 +50,7 @@ def free_address() -> str:
 
 
 def get(address: str, target: str = "/metrics", *headers: str, method: str = "GET") -> Answer:
-    """Send a request to the TCP port of a daemon; without a Host in the headers, with the right one."""
+    """Send a request to the TCP port of a daemon; if the headers have no Host, add the right one."""
     host, _, port = address.rpartition(":")
     hosts = () if any(each.startswith("Host:") for each in headers) else (f"Host: {address}",)
     sent = request(target, None, *hosts, *headers).replace(b"Host: brickd\r\n", b"").replace(b"GET", method.encode(), 1)

@@ -1,4 +1,4 @@
-"""Servers started by `brickd run`, requests that must not fail, and waits."""
+"""Servers that `brickd run` starts, requests that must not fail, and functions that wait."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBO
 
 
 def until(so: Callable[[], Any]) -> Any:
-    """Wait until the result is true, and return it."""
+    """Call a function until its result is true; return the result."""
     by = time.monotonic() + PATIENCE_SECONDS
     while not (found := so()):
         assert time.monotonic() < by, "the condition did not become true in time"

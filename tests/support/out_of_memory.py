@@ -1,4 +1,4 @@
-"""Runs the C code of the reader without memory, under failing_malloc.c, and measures what it does not free.
+"""Runs the C code of the reader while allocations fail (failing_malloc.c), and measures what the code does not free.
 
 Each function in `USES` first runs undisturbed. Then the function runs with its first allocation failing, then with its
 second, and so on. At the end, it runs undisturbed again. The program prints the result as a line of JSON.

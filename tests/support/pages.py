@@ -23,7 +23,7 @@ from conftest import ROOT
 HOW_TO = ROOT / "docs" / "how-to"
 _BLOCK = re.compile(r"^( *)```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _EXITS = re.compile(r" +# exits (\d+)$")
-# Commands that belong to the reader's own machine are not run.
+# Commands that only a reader can run on their own machine; the tests skip them.
 _ELSEWHERE = ("docker", "install", "kubectl", "loginctl", "pip", "pipx", "sudo", "systemctl", "systemd-analyze")
 # These verbs change nothing, so they are repeated until they show the output of the page.
 _READING = re.compile(
@@ -50,7 +50,7 @@ class Command(NamedTuple):
 
     @property
     def elsewhere(self) -> bool:
-        """Return whether the command belongs to the reader's own machine."""
+        """Return whether only a reader can run the command on their own machine."""
         return self.line.split()[0] in _ELSEWHERE
 
 
@@ -75,8 +75,8 @@ def commands(text: str) -> list[Command]:
 
 
 def stated(output: str) -> list[str]:
-    """Return the parts of an output that are the same in each run: the first line, heads of tables and problems,
-    without numbers.
+    """Return the parts of an output that are the same in each run, without numbers: the first line, heads of tables,
+    problems.
     """
     lines = output.splitlines()
     kept = [line for n, line in enumerate(lines) if n == 0 or line.startswith("! ") or re.match(r"[A-Z]{4}", line)]

@@ -1,4 +1,4 @@
-"""A small decoder of protocol buffers, written apart from the encoder in brickd."""
+"""A small decoder of protocol buffers that shares no code with the encoder in brickd."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ Site = tuple[str, int, bool]
 
 
 def summaries(of: Reading) -> dict[tuple[str, ...], _reader.Row]:
-    """Return the totals of each path, by the names from the root; the layer is appended to a name."""
+    """Return the totals of each path, keyed by the names from the root; the layer is appended to a name."""
     fold: SummaryFold[tuple[str, ...]] = SummaryFold()
 
     def names(path: CallPath, above: int) -> tuple[str, ...]:

@@ -80,7 +80,7 @@ class Rings:
         return np.frombuffer(bytes_, dtypes.dtype("consumer"))[0]
 
     def write(self, lane: int, ring: str, records: dtypes.Array | bytes | bytearray) -> None:
-        """Store slots from the head on, and wrap around; this overwrites old slots and does not move the head."""
+        """Store slots from the head on, wrapping around at the end of the ring; do not move the head."""
         slot = self.heads.get((lane, ring), 0) % self.slots(ring)
         room = (self.slots(ring) - slot) * SLOT
         data = records.tobytes() if isinstance(records, np.ndarray) else records
@@ -137,7 +137,7 @@ def refusal(drain: _reader.Drain) -> str:
 
 
 def folded(records: dtypes.Array) -> dtypes.Array:
-    """Return the summaries of spans by path, as the thread that recorded them would add them up."""
+    """Return the summaries of spans, keyed by path, as the thread that recorded the spans would sum them."""
     into = np.zeros(int(records["path"].max()) + 1 if len(records) else 0, dtypes.dtype("summary"))
     path, steps = records["path"], records["kind"] == STEP
     into["min"] = U64
@@ -159,7 +159,7 @@ def folded(records: dtypes.Array) -> dtypes.Array:
 
 
 def longest(records: dtypes.Array) -> list[tuple[int, int, int, int, int]]:
-    """Return the longest span of each path; of equal spans, the first."""
+    """Return the longest span of each path; of equally long spans, the first."""
     found = []
     for path in np.unique(records["path"]):
         own = records[records["path"] == path]

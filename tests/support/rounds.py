@@ -11,7 +11,7 @@ Document = dict[str, Any]
 
 STARTS = 10
 
-# A round is ten spans, and ten deferred starts that a finalize closes. `rounds()` does the first round and prints the
+# A round has ten spans, and ten deferred starts that a finalize closes. `rounds()` does the first round and prints the
 # segment; it returns when stdin closes.
 ROUNDS = f"""
 b = brick.brick("b")
@@ -36,7 +36,7 @@ def again(worker: Worker) -> None:
 
 
 def closed(daemon: Running, starts: int) -> Document:
-    """Wait until exactly `starts` deferred starts have ended, each once; return the status."""
+    """Wait until `starts` deferred starts have ended; check that each ended only once; return the status."""
     status: Document = daemon.once(
         "/status?over=start", lambda answer: answer["ledger"]["deferred"]["bounded"] >= starts
     )

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def until(so: Callable[[], T]) -> T:
-    """Call a function until its result is true, and return it; other processes work between the calls."""
+    """Call a function until its result is true; return the result; other processes work between the calls."""
     while not (found := so()):
         time.sleep(_REST_SECONDS)
     return found
@@ -46,7 +46,8 @@ class Running:
         return answer.document
 
     def once(self, target: str, so: Callable[[Any], bool]) -> Any:
-        """Query the daemon until the answer satisfies `so`, and return it; the daemon works between the queries."""
+        """Query the daemon until the answer satisfies `so`; return that answer; the daemon works between the
+        queries."""
         (document,) = until(lambda: [found for found in [self.ask(target)] if so(found)])
         return document
 
@@ -61,7 +62,7 @@ class Running:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Stop all threads of the daemon inside the `with` block."""
+        """Suspend all threads of the daemon during the `with` block."""
         self.process.send_signal(signal.SIGSTOP)
         try:
             until_stopped(self.pid)
@@ -99,7 +100,7 @@ UP = (*BRICKD, "up")
 
 
 def going(*arguments: str, under: Sequence[str] = (), **environment: str) -> Process:
-    """Start a verb that keeps running. `under` is the beginning of its command; if it is empty, the verb is forked."""
+    """Start a verb that keeps running. `under` begins its command; if it is empty, the verb is forked."""
     if not under:
         return forking_parent().start(arguments, os.environ | environment)
     return _command([*under, *BRICKD, *arguments], environment)
@@ -108,7 +109,7 @@ def going(*arguments: str, under: Sequence[str] = (), **environment: str) -> Pro
 def up(
     before: Sequence[str] = (), command: Sequence[str] = UP, options: Sequence[str] = (), **environment: str
 ) -> Process:
-    """Start `brickd up` with `going`; `before` is the beginning of its command line."""
+    """Start `brickd up` with `going`; `before` has the first words of its command line."""
     if command is UP:
         return going("up", *options, under=before, **environment)
     return _command([*before, *command], environment)

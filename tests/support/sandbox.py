@@ -19,8 +19,8 @@ import pytest
 
 SHM = Path("/dev/shm")
 PREFIX = "test-brickd-"
-# The variables from which brickd derives its default directories. HOME stays, because the compilers of some tests are
-# in the user's home; XDG_STATE_HOME takes precedence over HOME.
+# The variables from which brickd derives its default directories. HOME is kept, because some tests use compilers in the
+# user's home; XDG_STATE_HOME takes precedence over HOME.
 _DEFAULTS = ("XDG_RUNTIME_DIR", "XDG_STATE_HOME")
 
 
@@ -31,7 +31,7 @@ def places() -> dict[str, str]:
 
 @contextmanager
 def within(variables: Mapping[str, str]) -> Iterator[None]:
-    """Replace the present `places` by these variables."""
+    """Replace the current `places` with these variables."""
     with pytest.MonkeyPatch.context() as patch:
         for name in places():
             patch.delenv(name)
@@ -85,12 +85,12 @@ def _remove(place: _Place, segments: list[str]) -> None:
 
 
 def forget_unused() -> None:
-    """Leave the unused directories to the process that this one was forked from; this is its first action."""
+    """Forget the unused directories: they belong to the process from which this one was forked; call this first."""
     _unused.clear()
 
 
 def remove_unused() -> None:
-    """Remove all unused directories; this is the last action of the process."""
+    """Remove all unused directories; call this last."""
     while _unused:
         _remove(_unused.pop(), [])
 

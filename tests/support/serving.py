@@ -1,4 +1,4 @@
-"""Serves the API in a thread of the test, with this machine's workers; also has valid and hostile clients."""
+"""Serves the API in a thread of the test, with this machine's workers; and has valid and hostile clients."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Answer(NamedTuple):
 def connected(path: Path) -> socket.socket:
     """Return a client that has sent nothing yet."""
     client = socket.socket(socket.AF_UNIX)
-    # connect without a time-out, because with a time-out it would not wait until it is accepted
+    # connect without a time-out: a connect with a time-out does not wait until the server accepts
     client.connect(os.fspath(path))
     client.settimeout(30)
     return client
@@ -207,7 +207,7 @@ def _events(lines: Iterable[bytes]) -> Iterator[tuple[str, Any]]:
             yield name, json.loads(value)
 
 
-# Keys whose values change between two readings of stopped workers, or depend on the reader.
+# Keys whose values depend on the reader, or change between two readings even if the workers are suspended.
 _TIMED = {"source", "daemon", "words", "spread", "percent", "worst_worker", "cpu_percent", "rss_bytes", "seen"} | {
     "elements_per_second_in_brick", "flops_per_second_in_brick",
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """Simulates writers and a daemon that fail in every possible way, in an order that a seed decides.
 
 Each writer makes the stores of the format one at a time, in a file in /dev/shm with its own lock. The daemon is
-brickd's real loop, reader and checkpoint. Each effect of the daemon goes through `Faults`: there, writers continue,
+brickd's real loop, reader and checkpoint. Each effect of the daemon goes through `Faults`, where writers continue,
 writes are cut short, disks are full, and daemons die. The same seed gives the same run.
 
 A writer follows brick_shm.h (tests/writer/test_lane_machine.py checks the agent against the same rules).
@@ -47,7 +47,7 @@ _DEFERRED, _SPAN = 1, 2  # the paths of deferred work and of spans
 DURATION = 77
 
 
-# For each kind of struct, the index and the lane of the structs of each lane.
+# For each kind of struct: the index and the lane with which forge.py finds each lane's struct.
 _PLACES: dict[str, list[tuple[int, int]]] = {
     "consumer": [(lane, 0) for lane in range(LANES)],
     "lane": [(lane, 0) for lane in range(LANES)],
@@ -80,7 +80,7 @@ def blank(uuid: bytes) -> bytearray:
 
 @dataclass
 class Lane:
-    """The private state of a lane's thread."""
+    """The state of a lane's thread that is not in shared memory."""
 
     attempts: int = 0
     head: int = 0
@@ -113,7 +113,7 @@ class Writer:
         ]
         self._process = forge.place(image, "process")
         self.fd = os.open(SHM / self.file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        # The lock belongs to the open file, not to the process, because writers and daemon share one process here.
+        # Here, the lock belongs to the open file, not to the process, because writers and daemon share one process.
         fcntl.fcntl(self.fd, _OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
         magic, image[:8] = bytes(image[:8]), bytes(8)
         os.write(self.fd, image)
@@ -132,7 +132,7 @@ class Writer:
         self.reaped = False  # whether the segment was removed after a record of it was written
         self.copied = False  # whether the segment was copied
         self.goes_on: Writer | None = None  # the writer of the segment in which this process continues
-        # If the segment was removed, it may be unknown what the daemon that had it open has lost.
+        # If the segment was removed while a daemon had it open, it may be unknown what that daemon has lost.
         self.uncertain = self.vanished = False
         for lane in range(LANES):
             self._store("lane", lane, "opened", 1)
@@ -214,7 +214,7 @@ class Writer:
         )
 
     def measured(self, number: int, ns: int) -> Iterator[None]:
-        """Measure the youngest deferred start that is neither finalized nor measured yet."""
+        """Record a measured time for the youngest deferred start that is neither finalized nor measured yet."""
         for ticks, stream, id in reversed(self.history.starts):
             if not self.history.closes(ticks, stream) and id in self.known:
                 self.known.discard(id)
@@ -301,8 +301,8 @@ class Writer:
         self.die()
 
     def leave(self, prefix: str, consumed: Callable[[], bool]) -> Generator[None, None, None]:
-        """End cleanly in steps, after each of which the worker may be killed: the segment or a record of it must
-        stay."""
+        """End cleanly, in steps. The worker may be killed after each step: the segment or a record of it must be
+        left."""
         self.finish()
         os.pwrite(self.fd, struct.pack("<Q", 1), self._process + forge.later("process", "ended"))
         self.leaving = self.ended = True
@@ -335,7 +335,7 @@ class Writer:
 
     @property
     def heir(self) -> Writer:
-        """Return the last segment in which this process continued."""
+        """Return the newest segment in which this process continued."""
         return self if self.goes_on is None else self.goes_on.heir
 
     @property
@@ -369,7 +369,7 @@ def append(prefix: str, fd: int) -> bool:
 
 
 class Killed(BaseException):
-    """Raised in place of SIGKILL: the daemon stops at once."""
+    """Raised instead of SIGKILL: the daemon stops at once."""
 
 
 @dataclass
@@ -397,7 +397,8 @@ class Faults:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), effect)
 
     def some(self, data: bytes) -> int:
-        """Return how many of the bytes are written; the number of random draws does not depend on their length."""
+        """Return how many of the bytes are written; the number of random draws does not depend on the number of
+        bytes."""
         return int(self.chance.random() * (len(data) + 1))
 
     def write_all(self, writes: list[tuple[int, int, bytes]]) -> dict[int, int]:
@@ -487,8 +488,7 @@ class World:
     names: dict[str, str] = field(default_factory=dict)
     copies: set[str] = field(default_factory=set)  # the names of files that are copies of segments
     copies_drained: set[str] = field(default_factory=set)
-    # The details that daemons have folded, by worker: the number lost after the last checkpoint of a dead daemon, and
-    # the number of the present daemon.
+    # How many details dead daemons, and the present one, have folded up to their last checkpoint, keyed by worker.
     folded: Counter[str] = field(default_factory=Counter)
     folding: dict[str, int] = field(default_factory=dict)
 
@@ -499,7 +499,7 @@ class World:
         self.patch.setattr(segment_files, "posix_ipc", _PosixIpc(self.faults))
         self.patch.setattr(removed_file, "os", _Os(self.faults))
         self.patch.setattr(_reader, "write_all", self.faults.write_all)
-        # no wait is needed, because no process here records without a lock
+        # no need to watch the workers: no process here records without a lock
         self.patch.setattr(worker_survey, "_WATCH_SECONDS", 0.0)
 
     def ticks(self) -> int:
@@ -582,7 +582,7 @@ class World:
         self.folding = {}
 
     def now_folding(self, uuid: str) -> int:
-        """Return the totals that the present daemon has folded for a worker that it drains or remembers."""
+        """Return how many details the present daemon has folded for a worker that it drains or remembers."""
         assert self.daemon is not None
         here = {each.uuid: each.drain.spans for each in self.daemon.roster.attached.values()}
         return here.get(uuid, self.folding.get(uuid, 0))
@@ -628,9 +628,7 @@ class World:
         return any(each.segment.identifier == identifier for each in attached)
 
     def _missed(self, writer: Writer) -> bool:
-        """Return whether the daemon has not found the segment yet: of three new segments in a tick, it misses the
-        second.
-        """
+        """Return whether the daemon has not found the segment yet, and would miss it if the worker left it now."""
         return self.daemon is not None and not self.has(writer) and not writer.vanished
 
     def reopen(self, lost: Writer) -> None:
@@ -647,7 +645,7 @@ class World:
         self.removing.append(writer.leave(self.prefix, lambda: self.has(writer)))
 
     def reap(self, writer: Writer) -> None:
-        """Let a new worker find the segment of a dead worker without a consumer, and remove it."""
+        """Let a new worker find a dead worker's segment that has no consumer, and remove the segment."""
         self.removing.append(self._reap(writer))
 
     def _reap(self, writer: Writer) -> Generator[None, None, None]:
@@ -795,7 +793,8 @@ class World:
 
 
 def judge_look(world: World, found: Survey, *, names: bool = True) -> None:
-    """Check a reading: it has each worker once, with no more spans than the worker began and no fewer than before."""
+    """Check a reading: it has each worker once; no worker has more spans than it began, or fewer than in earlier
+    readings."""
     uuids = [each.reading.uuid for each in found.workers]
     assert len(uuids) == len(set(uuids))
     by_uuid = {each.uuid.hex(): each for each in world.writers}
@@ -804,14 +803,14 @@ def judge_look(world: World, found: Survey, *, names: bool = True) -> None:
         writer = by_uuid[each.reading.uuid]
         assert each.ledger.spans["summarized"] <= writer.spans
         assert each.reading.deferred.get("started", 0) <= len(writer.history.starts)
-        # If the daemon drops a copy in favour of the worker's own file, the worker loses the name from its earlier
-        # segment.
+        # If the daemon drops a copy in favour of the worker's own file, the worker loses the name that its earlier
+        # segment had.
         sure = not (writer.uncertain or world.damaged or writer.copied)
         if names and each.reading.alive and sure and world.has(writer):
             assert world.names.setdefault(writer.first, each.name) == each.name, "the live worker keeps the name"
     for uuid, begun in list(spans.items()):
         heir = by_uuid[uuid].heir.uuid.hex()
-        # the worker was removed, so the spans that were shown for its lost segment do not count for it
+        # if the worker was removed, the spans that are shown for its lost segment are not counted for the worker again
         if heir not in uuids:
             spans[heir] = spans.get(heir, 0) + begun
     for removed in found.removed:

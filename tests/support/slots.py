@@ -14,7 +14,7 @@ SECOND = 1_000_000_000
 LENGTH_NS = 10 * SECOND
 BEGAN_NS = 1_700_000_000 * SECOND
 
-# Returns the mean time of a brick, from the number of the worker and the number of the slot.
+# Returns the factor of a brick's mean time, from the index of the worker and the index of the slot.
 Mean = Callable[[int, int], float]
 
 
@@ -51,7 +51,7 @@ class Fleet:
         return {f"{self.service}/{n}": Life(self.service, f"uuid {n}") for n in range(self.workers)}
 
     def looks(self, slots: int, seed: int) -> list[SlotLook]:
-        """Compare a number of slots."""
+        """Return the comparisons of this number of slots."""
         noise = random.Random(seed).gauss
         return [look(self.slot(number, noise), self.lives()) for number in range(slots)]
 
@@ -75,5 +75,5 @@ def slow(worker: int, percent: float, slots: Sequence[int] = range(1000)) -> Mea
 
 
 def with_(name: str, made: Made) -> dict[str, Made]:
-    """Return the usual bricks, with one brick changed."""
+    """Return the usual bricks, with one of them changed or added."""
     return {**BRICKS, name: made}

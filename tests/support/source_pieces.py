@@ -58,6 +58,6 @@ def texts(of: Sources) -> dict[int, bytes]:
 
 
 def take_each(sources: Sources, sender: str, pieces: Iterable[Piece]) -> None:
-    """Add the pieces one by one, each in its own call."""
+    """Add the pieces, each in its own call."""
     for piece in pieces:
         sources.take(sender, [piece])

@@ -1,7 +1,7 @@
-"""Reads and copies files whose holes are much larger than their data, as those of segments are.
+"""Reads and copies sparse files, such as segments, whose holes are much larger than their data.
 
-A segment with the default limits has 321 MB, of which a worker uses less than half a megabyte. To read all of it takes
-90 ms of processor time.
+A segment with the default limits has 321 MB, of which a worker uses less than half a megabyte. Reading all of a segment
+takes 90 ms of processor time.
 """
 
 from __future__ import annotations

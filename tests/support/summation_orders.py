@@ -1,4 +1,4 @@
-"""Results of equal work that were added up in different orders, and wrong results."""
+"""Results of equal work that was summed in different orders, and wrong results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ USUAL, OTHER, THIRD, BIT, OTHER_BIT, FAR = range(6)
 
 
 def tensor(content: int, what: int, **values: int) -> Tensor:
-    """Return an output: two orders differ by 1e-7 in all elements, a flipped bit differs only in one."""
+    """Return an output: another order changes all elements of the sketch a little, a flipped bit changes one."""
     order = {USUAL: 0, BIT: 0, OTHER: 1, OTHER_BIT: 1, THIRD: 2, FAR: 0}[what]
     sketch = 0.2e-7 * order * (1 + (_PLACES * (content + 1)) % 3)
     if what in (BIT, OTHER_BIT):
@@ -27,7 +27,7 @@ def tensor(content: int, what: int, **values: int) -> Tensor:
 
 
 def records_of(what: Mapping[int, int], *, site: int = 1, params: int = 0, **values: int) -> list[CheckedRecord]:
-    """Return the record for each input, by its kind of result."""
+    """Return a record for each input; `what` has the kind of result of each input."""
     return [
         CheckedRecord(
             tensor(content, each, **values), (Tensor(1000 + content),), site=site, params=params, ticks=content

@@ -1,6 +1,6 @@
 """Confines a command as systemd would, by the settings in the text of a unit.
 
-Started as a program, this module confines itself and becomes the command. The module needs root, libseccomp and
+When this module runs as a program, it confines itself and execs the command. The module needs root, libseccomp and
 systemd-analyze. Every setting is either applied here or listed in ELSEWHERE. An unknown setting is an error, so that
 none is skipped by mistake.
 """
@@ -26,7 +26,7 @@ from isolation import BIND, NEWNET, NEWNS, NEWUTS, NODEV, NOEXEC, NOSUID, RDONLY
 
 Settings = dict[str, list[str]]
 
-# Settings that only systemd's manager can apply, and settings that no test would notice.
+# Settings that only systemd's manager can apply, and settings whose effect no test could see.
 ELSEWHERE = {
     *("Type", "NotifyAccess", "WatchdogSec", "Restart", "RestartSec", "RemoveIPC", "KeyringMode", "ExecStart"),
     *("RuntimeDirectoryMode", "RuntimeDirectoryPreserve", "IPAddressDeny", "IPAddressAllow"),
@@ -47,7 +47,7 @@ def read(text: str, instance: str) -> Settings:
 
 
 def command(settings: Settings, runtime: Path, instead: Sequence[str] = ()) -> list[str]:
-    """Return a command line that runs the command of the unit, or another one, confined; `runtime` becomes its runtime
+    """Return a command line that runs the unit's command, or another one, confined; `runtime` becomes its runtime
     directory.
     """
     program, *arguments = settings["ExecStart"][-1].split()
@@ -137,7 +137,7 @@ class _Compared(ctypes.Structure):
 
 
 class Denied(NamedTuple):
-    """A system call that fails; if `how` is not 0, it fails only if this comparison of an argument is true."""
+    """A system call that fails; if `how` is not 0, it fails only if the comparison `how` of an argument is true."""
 
     call: str
     error: int = errno.EPERM
@@ -227,7 +227,7 @@ def _filters(settings: Settings) -> None:
             number = lib.seccomp_syscall_resolve_name(rule.call.encode())
             compared = _Compared(rule.arg, rule.how, rule.value, rule.value)
             given = (ctypes.c_uint(action), number, int(rule.how != 0), ctypes.byref(compared))
-            # Not every system call of a set exists on this architecture and in this libseccomp.
+            # Some system calls of a set do not exist on this architecture or in this libseccomp.
             if number != _NOT_THERE and (wrong := -lib.seccomp_rule_add_array(context, *given)) not in (0, errno.EDOM):
                 raise OSError(wrong, os.strerror(wrong), str(rule))
         if wrong := -lib.seccomp_load(context):

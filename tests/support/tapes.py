@@ -82,7 +82,7 @@ def read(content: bytes) -> Read:
 
 
 def clean(end: End) -> bool:
-    """Return whether the writer closed the file and nothing in it is damaged."""
+    """Return whether the writer has closed the file, and nothing in the file is damaged."""
     return end.ended and not end.damages
 
 
@@ -95,7 +95,7 @@ def size(body: bytes) -> int:
 
 
 def sealed(block: bytes, key: bytes) -> bytes:
-    """Return a block of eight words, of which the last is the checksum."""
+    """Return the block of eight words with its checksum in the last word."""
     return block[:56] + struct.pack("<Q", _reader.recording_sum(key, block[:56] + bytes(8)))
 
 

@@ -10,7 +10,7 @@ import brick_agent as brick
 
 
 class T(NamedTuple):
-    """A trace: its place, and the numbers of its tensors. None means that a tensor is not given."""
+    """A trace: its place, and a number for each of its tensors. None means that the tensor is not given."""
 
     kernel: str = "k"
     layer: int | None = 0

@@ -3,9 +3,9 @@
 Owns: which directories and segments are checked, and what may change there during the run. Must not know: what any test
 does. The first process of pytest lists the files before the first test and after the last.
 
-If a daemon holds a runtime directory at both times, it is a daemon of the user. The files of such a daemon, and the
-segments with its prefix, are not compared, because they change all the time. The segment of a live worker is also not
-compared. If a daemon or a worker of the user starts or ends during the run, its files are reported as changes.
+A daemon that holds a runtime directory both before and after the tests belongs to the user. The files of such a daemon,
+and the segments with its prefix, are not compared, because they change all the time. The segment of a live worker is
+also not compared. If a daemon or a worker of the user starts or ends during the run, its files are reported as changes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LIVES = (0,)  # stands for the state of a live file, which changes all the time
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The directories and the segments that one environment names."""
+    """The directories and the segments that an environment names."""
 
     runtime: Runtime
     prefix: str
@@ -78,7 +78,7 @@ def _is_alive(name: str) -> bool:
 
 
 def users_places() -> list[Places]:
-    """Return the directories and segments that this environment names, and the default ones."""
+    """Return the directories and segments that this environment names, and those that are used by default."""
     key = os.environ.get("BRICKD_KEY_FILE")
     named = Places(runtime(), segment_files.prefix(), (Path(key),) if key else ())
     with within({name: value for name, value in places().items() if not name.startswith("BRICKD")}):

@@ -38,8 +38,8 @@ def model(layers, elements=8):
 
 
 class Record(NamedTuple):
-    """The record of a weight, with the number of the record, and with whether the host gave the generation or the agent
-    counted it.
+    """The record of a weight, with its sequence number, and whether the generation comes from the host or the agent's
+    count.
     """
 
     name: str

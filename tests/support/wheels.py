@@ -71,8 +71,7 @@ def install(programs: Path, folder: Path, *wanted: str) -> None:
 
 
 def outside() -> dict[str, str]:
-    """Return the environment variables, without those that would give another Python access to this Python's
-    packages."""
+    """Return the environment variables, without those that give another Python access to this Python's packages."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 
