@@ -1,4 +1,4 @@
-"""Memory that only grows: which workers are named, with which slope, and how much memory is left."""
+"""Memory that only grows: which workers are named, how fast their memory grows, and how much memory is left."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def named(course: Course, minutes: float, thresholds: Thresholds = THRESHOLDS) -
 
 
 def first(course: Course, minutes: float = 60) -> float | None:
-    """Return the minutes until the worker is named; None if it is never named."""
+    """Return after how many minutes the worker is named; None if it is never named."""
     return next((look / 6 for look, alarms in enumerate(named(course, minutes)) if alarms), None)
 
 

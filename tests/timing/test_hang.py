@@ -28,7 +28,7 @@ from brickd.analysis.timing.hang_text import sentence
 from brickd.shm.open_spans import Open
 
 QUICK = ("--watch", "0.05", "--longer", "0")
-# The time between two readings, long enough for each process to get a processor.
+# The time between two readings; it is long enough for each process to get a processor.
 FAIR = ("--watch", "0.5", "--longer", "0")
 STUCK = "with brick.span('loop'), brick.span({!r}): pause()"
 # The program reports when it has begun to record, and continues until its stdin is closed.

@@ -1,4 +1,4 @@
-"""How far one row differs from the others: the formula of the score, and the limits of each rule."""
+"""How much one row differs from the others: the formula of the score, and the limits of each rule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIX = [0.0] * 6
 
 
 def standing(row: Row, *others: Row) -> Standing:
-    """Return the result for the first row among these rows, or among four equal rows."""
+    """Return the result for the first row, compared with these other rows, or with four rows of zeros."""
     alike = [[0.0] * len(row)] * 4
     return Field({"it": row, **{f"other {n}": other for n, other in enumerate(others or alike)}}).standing("it")
 
@@ -30,7 +30,8 @@ def test_among_equals_without_noise_the_error_is_the_floor() -> None:
 
 @pytest.mark.parametrize(("others", "usual"), [((-0.1, 0.0, 0.1), 0.1), ((-0.1, 0.0, 0.0, 0.1), 0.1)])
 def test_the_spread_of_few_others_counts_more(others: Sequence[float], usual: float) -> None:
-    """The spread is the median distance in sigma, widened by three over the number of others."""
+    """The spread is the median distance from the middle, converted to sigma and multiplied by 1 + 3 / number of
+    rows."""
     seen = standing([0.5] * 6, *([other] * 6 for other in others))
     middle = 0.05 if len(others) == 3 else 0.0
     sizes = sorted(abs(each - middle) for each in (0.5, *others))
@@ -48,7 +49,7 @@ def test_common_noise_is_the_median_step_between_neighbouring_slots() -> None:
 
 
 def test_slow_changes_are_hardly_noise() -> None:
-    """The values of the other rows rise steadily, in each slot by the size of the usual noise."""
+    """From each slot to the next, the values of the other rows rise by as much as the usual noise."""
     rising = [-0.05, -0.03, -0.01, 0.01, 0.03, 0.05]
     jumping = [0.01, -0.01] * 3
     scores = [standing([0.5] * 6, *[other] * 4).score for other in (rising, jumping)]
@@ -56,7 +57,7 @@ def test_slow_changes_are_hardly_noise() -> None:
 
 
 def test_a_rows_own_noise_counts_if_larger_than_the_common_one() -> None:
-    """Six values leave three degrees of freedom, so the limit is as wide as that of Student's t distribution."""
+    """Six values have three degrees of freedom, so the limit is that of Student's t distribution."""
     seen = standing([1.1, 0.9] * 3)
     own = math.sqrt(6 * 0.1**2 / 3)
     assert seen.excess == pytest.approx(1)
@@ -111,7 +112,7 @@ def test_a_row_of_four_values_is_compared_and_one_of_three_is_not() -> None:
         "e": [None, 1, None, None, 1, 1],
     }
     assert Field(rows).excess == {"a": 0, "b": 0, "c": 0, "d": 1}
-    # If the row with three values counted, there would be three rows.
+    # If the row that has three values were included, there would be enough rows.
     assert Field({name: rows[name] for name in "abe"}).excess == {}
 
 

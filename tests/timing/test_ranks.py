@@ -1,4 +1,4 @@
-"""Ranks of two groups are compared with the result over all pairs, and with random draws from one distribution."""
+"""The rank test of two groups: compared with a count of all pairs, and with random draws from one distribution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The comparison of the times of two groups of workers: with random draws, made-up workers, and arbitrary numbers."""
+"""The comparison of the times of two groups of workers: random draws, made-up workers, arbitrary numbers."""
 
 from __future__ import annotations
 
@@ -306,7 +306,7 @@ def test_verdicts_do_not_depend_on_the_order_of_groups(
 @settings(deadline=None)
 @given(SPANS, SPANS, st.integers(0, 12), st.integers(0, 6))
 def test_scaling_all_times_changes_no_verdict(first: list[int], second: list[int], octaves: int, clock: int) -> None:
-    """The test scales the times by longer ticks, and by more ticks."""
+    """The test scales the times in two ways: the ticks are longer, and there are more of them."""
     short = only(paces([worker({"gemm": first})], [worker({"gemm": second})]))
     longer = [
         worker({"gemm": [ticks * 2 ** (octaves + clock) for ticks in each]}, 2**clock) for each in (first, second)

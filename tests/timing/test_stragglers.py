@@ -201,7 +201,7 @@ def test_waiting_for_work_is_counted_and_not_judged(category: str) -> None:
 
 
 def test_every_seen_brick_is_in_exactly_one_count() -> None:
-    """The rule also applies to a brick that is small in some slots, is in only one slot, or has only bounds."""
+    """This includes a brick that is small in some slots, a brick in only one slot, and a brick that has only bounds."""
 
     def at_first(worker: int, slot: int) -> float:
         return 1.0 if slot < 2 else 0.0001
@@ -226,7 +226,7 @@ def test_every_seen_brick_is_in_exactly_one_count() -> None:
 
 
 def waiting(late: int, by: float) -> Made:
-    """Return a collective in which one worker waits less, by this part of its wait."""
+    """Return a collective in which the wait of one worker is shorter, by this part of the usual wait."""
     return replace(WAITS, factor=lambda worker, slot: 1 - by if worker == late else 1.0)
 
 
@@ -235,7 +235,7 @@ def test_in_a_collective_the_worker_that_waits_least_is_named() -> None:
     finding = one(judge(fleet.looks(6, seed=1)))
     assert finding.about == About("api", "api/5", "all_reduce")
     assert finding.outside
-    # The cost of 250 waits in ten seconds, each of which is 1.2 ms shorter than a wait of another worker.
+    # The cost of 250 waits in ten seconds, each of which is 1.2 ms shorter than the waits of other workers.
     assert finding.cost_ns_per_s == pytest.approx(25 * 1.2e6, rel=0.05)
     assert "no instrumented brick explains it" in judge(fleet.looks(6, seed=1)).headlines()[0][1]
 
@@ -264,7 +264,7 @@ def test_a_wait_explained_by_more_work_names_no_worker() -> None:
 
 
 def reborn(looks: list[SlotLook], slot: int, worker: str = "api/5") -> list[SlotLook]:
-    """Return the same slots, but with another process of this worker before this slot."""
+    """Return the same slots, but before this slot, the worker is another process."""
     before = Life("api", "another uuid")
     return [
         replace(each, lives={**each.lives, worker: before} if number < slot else each.lives)

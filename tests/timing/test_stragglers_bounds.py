@@ -19,7 +19,7 @@ from brickd.analysis.timing.worker_series import Life, SlotLook, SlotSide
 from brickd.base.timestamps import Moment
 from brickd.model.worker_totals import Slot
 
-# With these four workers around the median, the fifth worker has a score of exactly 5 or 2.5.
+# If the other four workers have the distances AROUND, the fifth worker has a score of exactly 5 or 2.5.
 AROUND = (0.0, 0.0, -0.003, 0.003)
 SCORES_5, SCORES_HALF = 0.036364229536180195, 0.018182114768090098
 GEMM = About("api", "api/0", "gemm")
@@ -111,12 +111,12 @@ def test_a_score_of_five_names_a_worker_and_half_keeps_it_named(
 
 
 def test_four_slow_slots_of_six_keep_a_worker_named_but_name_none() -> None:
-    """In two slots, the worker is less than half as far above the median as in the mean of all slots."""
+    """In two slots, the worker's distance above the median is less than half of its mean distance over all slots."""
     unsteady = {"gemm": first([1.0, 0.427, 1.0, 1.0, 0.427, 1.0])}
     assert found(judged(unsteady)) == []
     assert reasons(judged(unsteady)) == [("gemm", "it is slow in only some of the slots")]
     assert found(judged(unsteady, named=[GEMM])) == [GEMM]
-    # A slot in which the worker is slightly more than half as far counts like the others.
+    # A slot in which the distance is slightly more than half of the mean counts like the others.
     assert found(judged({"gemm": first([1.0, 0.427, 1.0, 1.0, 0.43, 1.0])})) == [GEMM]
 
 
@@ -239,7 +239,7 @@ def test_a_worker_late_in_several_collectives_is_named_in_the_costliest() -> Non
         (first(below(SCORES_HALF), AROUND), False),  # the others wait, but perhaps by chance
         (first(0.0), False),  # no worker waits
         (first(-0.9), False),  # the first worker waits for the others
-        # in the newest slots, the others wait, but less than the worker waited before
+        # in the newest slots, the others wait, but less than the worker waited in the slots before
         (first([-0.9, -0.9, 0.1, 0.1, 0.1, 0.1]), False),
         ([None, *[EQUAL] * 4], False),  # the first worker does not take part
         ([Side(0.9), EQUAL], False),  # with only two workers, nothing shows which one is late
@@ -272,13 +272,13 @@ def test_more_work_in_several_bricks_adds_up_and_the_largest_is_named() -> None:
 
     assert "100 ms/s more than others in b;" in works(1.5e7, 2e7, 1.9e7).passed[0].reason
     assert "100 ms/s more than others in c;" in works(1.5e7, 2e7, 2e7).passed[0].reason
-    # Work of which the worker does less also counts.
+    # Work of which the worker does less is subtracted.
     assert found(works(0.0, 2e7, 2e7)) == [About("api", "api/0", "all_reduce")]
 
 
 def test_work_is_compared_with_the_median_of_all_others_including_idle_ones() -> None:
-    """Three of the four other workers do not do this work, so the median is 0, and the worker's whole quarter of the
-    time counts as more work.
+    """Three of the other four workers do not do this work, so the median is 0, and all of the worker's work (a quarter
+    of the time) counts as additional.
     """
     seen = judged(
         {"gemm": [Side(mean_ns=2.5e7), Side(mean_ns=2.5e7), None, None, None], "all_reduce": first(0.5)},
@@ -291,7 +291,7 @@ def test_work_is_compared_with_the_median_of_all_others_including_idle_ones() ->
 
 
 def test_six_slots_are_judged_and_four_suffice() -> None:
-    # Of ten slots, the first four are forgotten, in which the worker was slow.
+    # Of ten slots, the first four, in which the worker was slow, are forgotten.
     assert found(judged({"gemm": first([1.0] * 4 + [0.0] * 6)}, slots=10)) == []
     assert judged({"gemm": first(0.1)}, slots=7).slots == 6
     assert [len(judged({"gemm": first(0.1)}, slots=slots).findings) for slots in (3, 4, 5)] == [0, 1, 1]

@@ -1,4 +1,5 @@
-"""Slow workers on screens and in JSON, and the daemon's events when workers become slow and normal again."""
+"""Slow workers on screens and in JSON, and the events that the daemon logs when a worker becomes slow or normal
+again."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ HALF = slow(2, 50)
 
 
 def fleet(percent: float = 11.0, name: str = "moe_gemm", made: Made = GEMM) -> Fleet:
-    """Return three workers, of which the last is slow in one brick."""
+    """Return three workers; the last one is slow in one brick."""
     return Fleet(workers=3, bricks=with_(name, replace(made, factor=slow(2, percent))), noise=0.0001)
 
 

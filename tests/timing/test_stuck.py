@@ -1,4 +1,4 @@
-"""Stuck workers: which open spans are reported after which time; also with real workers that are stopped."""
+"""Stuck workers: which open spans are reported, and after which time. Some tests suspend real workers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUICK = Thresholds().with_({"stuck_min": 30, "stuck_times": 20, "stuck_first": 6
 
 
 class Made:
-    """A worker that never ran, with completed spans of `step` and a span that is open since a time."""
+    """A worker that never ran; it has completed spans of `step`, and a span that has been open since a given time."""
 
     def __init__(self, number: int = 0, *, category: str | None = None, calls: int = 100, ms: float = 10) -> None:
         self.name, self.number, self.usage = f"api/{number}", number, Usage(0.0, 0)
@@ -56,7 +56,7 @@ class Made:
         return number
 
     def opens(self, name: str, began_ns: int, *, lane: int = 0, begun: int = 1) -> None:
-        """Set the youngest open span of a lane, and the time since when it is open."""
+        """Set the youngest open span of a lane, and the time at which this span began."""
         word = (began_ns >> 8) << 16 | self.path(name)
         self.lanes[lane] = {"begun": begun, "summarized": 0, "open": 1, "current": word, "thread": 7}
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from brickd.model.usual_calls import usual_mean
 
-# The buckets of the format: the fourth power of a duration has 21 bits more than the number of its bucket.
+# The buckets of the format: a duration is in bucket b if its fourth power has b + 21 bits.
 BUCKETS = 128
 
 

@@ -41,7 +41,7 @@ def looks(fleet: Fleet, waited: Part, ran: Part = lambda worker, slot: 0.1, thre
 
 
 def at(worker: int, part: float, others: float = 0.02) -> Part:
-    """Return one part for one worker and another part for the others, with small noise."""
+    """Return a function that gives one worker the first part, and all others the second part, with small noise."""
     chance = random.Random(worker)
     return lambda each, slot: (part if each == worker else others) + chance.uniform(-0.0004, 0.0004)
 
@@ -136,11 +136,11 @@ def test_a_score_of_five_names_a_waiting_worker_and_half_keeps_it_named() -> Non
 
 
 def test_four_waiting_slots_of_six_keep_a_worker_named_but_name_none() -> None:
-    """In two slots, the worker is less than half as far above the median as in the mean of all slots."""
+    """In two slots, the worker's distance above the median is less than half of its mean distance over all slots."""
     unsteady, others = [1.0, 0.427, 1.0, 1.0, 0.427, 1.0], (0.0,) * 4
     assert waiting(unsteady, *others) == []
     assert waiting(unsteady, *others, named=True) == ["api/0"]
-    # A slot in which the worker is slightly more than half as far counts like the others.
+    # A slot in which the distance is slightly more than half of the mean counts like the others.
     assert waiting([*unsteady[:4], 0.43, 1.0], *others) == ["api/0"]
 
 
@@ -197,7 +197,7 @@ def test_the_waiting_of_a_worker_that_came_later_is_compared_by_its_calls_in_a_s
         }
         return replace(each, lives={name: life for name, life in each.lives.items() if name != "api/2"}, bricks=bricks)
 
-    # waiting that is longer by 30 ms explains nothing
+    # waits that are 30 ms longer do not explain the slowness
     found = [replace(each, processor={}) for each in looks(SLOW, exactly(0.2, 0.2, 0.23, 0.2))]
     assert names(judge([*map(without, found[:2]), *found[2:]]))[0] == ["api/2"]
 
@@ -216,7 +216,7 @@ def test_workers_without_known_waiting_are_counted() -> None:
 
 
 def test_a_cost_never_exceeds_the_wall_time() -> None:
-    """The worker is a hundred times as slow in 500 calls of 4 ms. The calls take 200 s in a slot of 10 s, because their
+    """The worker makes 500 calls of 4 ms a hundred times as slowly. So the calls of a slot of 10 s take 200 s: their
     spans overlap.
     """
     fleet = Fleet(workers=4, bricks={"gemm": Made(4_000_000, factor=slow(2, 9_900), calls=500)})
@@ -234,7 +234,7 @@ SPIN = "print(flush=True)\nwhile True: pass"
 
 @contextmanager
 def spinning(cpu: int, programs: int) -> Iterator[list[int]]:
-    """Run processes that compute on one processor."""
+    """Run processes that compute, all on one processor."""
     with_ = [
         subprocess.Popen([sys.executable, "-c", f"import os; os.sched_setaffinity(0, [{cpu}])\n{SPIN}"], stdout=-1)
         for _ in range(programs)
@@ -394,7 +394,7 @@ def alone(
     throttled: float | None = None,
     since: int = 0,
 ) -> StragglerVerdict:
-    """Return workers that wait this share of each slot; from a slot on, the pinned workers have only one processor."""
+    """Return workers that wait for this share of each slot; from slot `since` on, `pinned` ones have one processor."""
     fleet, found, chance = Fleet(workers=workers, bricks={"gemm": Made(4_000_000)}), [], random.Random(1)
     for number, part in enumerate(waited):
         hosts = {
@@ -460,7 +460,7 @@ def test_configured_thresholds_apply_to_waiting_and_stragglers() -> None:
 
 
 def computing(busy: Callable[[int, int], float], factor: float = 1.2) -> list[SlotLook]:
-    """Return workers that only compute and wait; a factor for each worker and slot makes their calls longer."""
+    """Return workers that only compute and wait; their calls are longer by a factor that depends on worker and slot."""
 
     def longer(worker: int, slot: int) -> float:
         return busy(worker, slot) * (factor if worker == 2 else 1.0)
@@ -494,7 +494,7 @@ def apart(chance: random.Random) -> Callable[[int, int], float]:
 
 
 def test_equal_workers_on_a_busy_host_raise_no_alarm() -> None:
-    """In this test, longer times do not come from longer waits."""
+    """In this test, longer times and longer waits are independent of each other."""
     for seed in range(40):
         chance = random.Random(seed)
         longer, waits = apart(chance), apart(chance)
@@ -549,7 +549,7 @@ def busy(
     idle: float = 6,
     luck: float = 1,
 ) -> list[SlotLook]:
-    """Return four workers that compute and are randomly 2 to 6 times slower; one of them runs longer in one brick."""
+    """Return four workers that compute, slowed by random factors of 2 to 6; one of them runs longer in one brick."""
     chance = random.Random(seed)
     plain = {"attention": 2e6, "gemm": 3e6, "mlp": 1.5e6, "lm_head": 0.6e6}
     more = {name: factor if name == slow_brick else others_factor for name in plain}
