@@ -124,7 +124,7 @@ def test_the_output_of_a_failing_compiler_is_quoted(tmp_path: Path) -> None:
 
 
 def packet(marks: int, left_over: int) -> bytes:
-    """Return a CTF packet with this number of the benchmark's events, followed by remains of an older packet."""
+    """Return a CTF packet with `marks` of the benchmark's events, followed by `left_over` events of an older packet."""
     mark = struct.pack("<Q", lttng._MARK)
     content = lttng._PACKET.size + 8 * marks
     whole = content + 8 * left_over
@@ -302,8 +302,8 @@ def test_a_growth_that_was_not_measured_is_not_drawn() -> None:
 
 
 def watched(runs: int, named: int, wrong: int, *, slow: bool = True) -> dict[str, Any]:
-    """Return the row of `runs` services. The slow worker was named in `named` services, and another worker in `wrong`
-    services.
+    """Return the row of `runs` services: in `named` of them, the slow worker was named, and in `wrong` of them, another
+    worker.
     """
     made = [stragglers.Run(Group(f"s{n}", n, (3, "mlp", 3.0) if slow else None)) for n in range(runs)]
     for run in made[:named]:

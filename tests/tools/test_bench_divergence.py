@@ -237,7 +237,7 @@ def test_replicas_answer_report_being_struck_and_leave_no_file() -> None:
 
 
 def recorded(vocabulary: int, key: int) -> Recorded:
-    """Return the record of each token; with another key, only the statistics stay the same."""
+    """Return a record for each token; if the key differs, only the statistics are the same."""
     keyed, plain = np.random.default_rng(key), np.random.default_rng(1)
     return Recorded(
         keyed.integers(0, 2**64, (vocabulary, 3), np.uint64),

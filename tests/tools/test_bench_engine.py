@@ -166,7 +166,7 @@ def test_without_room_the_last_admitted_is_preempted_and_computed_again() -> Non
         for generation, start, length in slices:
             seen[generation.request.number] += range(start, start + length)
             assert start > 0 or generation.lineage == NOTHING
-            # request 2 came when the others were running already
+            # request 2 arrived when the others were already running
             assert generation.request.number < 2 or seen[1].count(0) == 2
     assert scheduler.counts.preempted > 0
     assert scheduler.counts.finished == 3

@@ -231,7 +231,7 @@ def test_a_run_without_torch_says_how_to_install_it(
 
 
 def table(*rows: tuple[int, int, int, int, int]) -> Table:
-    """Return rows of a site with their input, their output, the number of rows of the call, the history and the
+    """Return rows of a site; each has its input, its output, the number of rows in its call, its history and its
     shapes."""
     found = np.zeros(len(rows), ROW)
     for number, (given, output, called, history, shapes) in enumerate(rows):

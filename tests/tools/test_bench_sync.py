@@ -1,4 +1,4 @@
-"""`scripts/bench sync`: it compares its results with the claims of the older profiler, and each mode does what is
+"""`scripts/bench sync` compares its results with the claims of the older profiler, and each mode really does what is
 timed.
 """
 

@@ -43,7 +43,7 @@ def test_each_architecture_has_each_fault_and_both_kinds_of_healthy_traffic() ->
     cells = drawn(1)
     assert len({cell.key for cell in cells}) == len(cells)
     found = {(cell.architecture, cell.fault, cell.traffic) for cell in cells}
-    # faults that replace those that an int8 model cannot have, because torch's quantized operators refuse NaN
+    # an int8 model cannot have these two faults (torch's quantized operators refuse NaN), so it has others instead
     packed = {"weight_bit": "int8_weight", "rare_nan": "eps"}
     for architecture in ARCHITECTURES:
         for fault in frozen.WANTED.keys() - {"int8_weight", "leak"}:
@@ -394,7 +394,7 @@ def test_each_job_runs_cells_in_a_process_of_its_own(jobs: int, tmp_path: Path) 
 
 
 def interrupted(cell: Cell) -> dict[str, Any]:
-    """Fail at the first cell; wait at the others."""
+    """Fail in the first cell, and wait in all others."""
     if cell == CELLS[0]:
         raise KeyboardInterrupt
     time.sleep(600)

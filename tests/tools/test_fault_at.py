@@ -32,7 +32,7 @@ STEPS = (
 )
 TOLD = ["open new", "write new", "ftruncate new", "fsync new", "lock new", "rename kept"]
 TOLD += ["pwrite kept", "pwrite kept", "unlink old"]
-# the name and the content of the file after half of a write, by the number of the effect
+# the name and the content of the file after half of a write, keyed by the number of the effect
 HALF = {2: ("new", b"check"), 7: ("kept", b"checta"), 8: ("kept", b"checTAil")}
 LOCK, RENAME, UNLINK = 5, 6, 9
 

@@ -143,7 +143,7 @@ def test_every_result_is_reported_once_also_of_a_test_that_crashes_its_process(t
     assert {key: suite.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
         "tests": "56", "failures": "2", "errors": "1", "skipped": "2",
     }  # fmt: skip
-    # A third process replaces the crashed process, whose fixtures never ended.
+    # A third process replaces the process that crashed. The fixtures of that process were never torn down.
     assert notes["process begins"] == notes["process ends"] + 1 == 3
     assert notes["module begins"] - notes["module ends"] in (0, 1)
 

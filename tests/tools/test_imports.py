@@ -41,7 +41,7 @@ PROGRAMS = {"brickd.demo.transformer", "brickd.demo.worker", "brickd.launch.site
 
 
 def sources(folder: Path) -> Iterator[Path]:
-    """Return the Python files and stubs in a folder, also in folders to which it has links."""
+    """Return the Python files and stubs in a folder, including folders to which it has links."""
     for root, _, names in os.walk(folder, followlinks=True):
         yield from (Path(root, name) for name in names if name.endswith((".py", ".pyi")))
 
@@ -56,7 +56,7 @@ def modules() -> dict[str, Path]:
 
 
 def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield all statements, also nested ones, but not their expressions, which would take longer."""
+    """Yield all statements, including nested ones. Skip expressions, because they would take longer."""
     for statement in body:
         yield statement
         for part in ("body", "orelse", "finalbody"):
@@ -99,7 +99,7 @@ def test_no_module_imports_itself_indirectly() -> None:
 
 
 def included(source: Path) -> set[Path]:
-    """Return the C files whose headers a file includes, also through headers that have no C file."""
+    """Return the C files whose headers a file includes, directly or through headers that have no C file."""
     found: set[Path] = set()
     for name in re.findall(r'^#include "(.+)"$', source.read_text(), re.MULTILINE):
         header = (source.parent / name).resolve()
@@ -229,8 +229,7 @@ def loaded_by_status() -> set[str]:
     return set(result.stdout.splitlines()[-1].split())
 
 
-# Prints a status, the number of its garbage collections, and whether a daemon in the same process has the usual
-# thresholds.
+# Prints a status, how many garbage collections it took, and whether a daemon in this process has the usual thresholds.
 SEARCHES = """
 import gc, sys
 usual = gc.get_threshold()

@@ -33,7 +33,7 @@ case "$*" in
 *) exec "$REAL" "$@" ;;
 esac
 """
-# Makes this Python report another version and another folder of wheels.
+# Makes the Python of the tests report another version and another folder of wheels.
 OTHER_BUILD = """
 import os, sys, sysconfig
 sys.version_info = tuple(map(int, os.environ["VERSION"].split(".")))
@@ -98,7 +98,7 @@ class Checkout:
 
     @property
     def installed(self) -> list[str]:
-        """Return what the jobs installed, sorted, because the jobs run at the same time."""
+        """Return what the jobs installed; sorted, because the jobs run at the same time."""
         return sorted((each.split()[-1] for each in self.calls), key=[SETUPTOOLS, *ALL].index)
 
     def change(self, name: str) -> None:

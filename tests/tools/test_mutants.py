@@ -88,7 +88,7 @@ def test_the_changes_of_c_are_these() -> None:
 
 
 def outcome(text: str, number: int, *arguments: int) -> object:
-    """Return the result of `over` in a source with all changes, of which only this one is selected."""
+    """Return the result of `over` in a source with all changes; only the change with this number is selected."""
     every = {site.place: site.place + 1 for site in python_sites.sites("brickd/x.py", text)}
     source = python_sites.changed("brickd/x.py", text, every)
     source = source.replace("from brickd._mutant import CHOSEN as _brickd_mutant", f"_brickd_mutant = {number}")
@@ -104,7 +104,7 @@ def test_each_change_of_python_is_selected_by_its_number() -> None:
     calls = ((0,), (1,), (3,), (4,), (-1,), (8, 7))
     assert [outcome(PYTHON, 0, *call) for call in calls] == [False, False, False, True, "raised", False]
     found = {number: [outcome(PYTHON, number, *call) for call in calls] for number in range(1, 14)}
-    # mutant 1 changes only the result at the limit of `over`, which is 4
+    # mutant 1 changes the result of `over` only at its limit, 4
     assert found[1] == [False, False, False, False, "raised", False]
     assert found[3] == ["raised", False, False, True, "raised", False]
     assert found[5] == [False, False, False, True, False, False]

@@ -26,7 +26,7 @@ def test_agent_version_is_the_version_of_both_distributions() -> None:
 
 
 def in_step(changelog: str, version: str) -> bool:
-    """Return whether the first section is that of this version, or is unreleased while no later section is that of this
+    """Return whether the first section is for this version, or is "Unreleased" and no later section is for this
     version.
     """
     first, *rest = re.findall(r"^## (\S+)$", changelog, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""`scripts/soak`: the accuracy of a worker's account, and the report of every mismatch."""
+"""`scripts/soak`: the accuracy of a worker's own counts, and the report of every mismatch."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def found(worker: Start, prefix: str) -> Found:
 
 
 def failed(found: Found, cut_lanes: int = 0, **done: Bounds) -> dict[str, int]:
-    """Return the failed checks, and the number of unexplained records."""
+    """Return the failed checks, each with its number of unexplained records."""
     checks = judge("api", NOTHING | done, cut_lanes, found)
     assert all(check.name.startswith("api: ") for check in checks)
     return {check.name.removeprefix("api: "): check.unexplained for check in checks if not check.passed}
@@ -207,7 +207,7 @@ def counted(low: int, high: int, service: str = "api") -> Counted:
 
 
 DONE = {"a": counted(4, 6), "b": counted(9, 9), "c": counted(2, 2), "d": counted(5, 8), "e": counted(3, 3, "batch")}
-# Two workers are listed alone, one is in no total, and three were merged, so that only their service is known.
+# Two workers are listed individually, one is in no total, and three were merged, so that only their services are known.
 SHOWN = Seen({"a": 7}, {"b": 10}, {"api": 9 + 2, "batch": 4}, {"api": 2, "batch": 1}, {"request": 20, "mlp": 5})
 APART, SUMS = "spans of each worker", "spans of workers not shown separately, by service"
 ADDED = "workers not shown separately, by service"
@@ -215,7 +215,7 @@ PER_BRICK, STRANGE = "spans of each brick", "spans of workers that counted none"
 
 
 def wrong(seen: Seen, shown: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
-    """Return the failed checks, and the number of unexplained records of each."""
+    """Return the failed checks, each with its number of unexplained records."""
     return {check.name: check.unexplained for check in storm_balance.judge(DONE, seen, shown) if not check.passed}
 
 
@@ -325,8 +325,8 @@ def test_a_short_storm_passes_and_leaves_no_file(busy: int) -> None:
     command = (sys.executable, ROOT / "scripts" / "soak", "--storm", "--seconds", "15", "--seed", "1", "--json")
     done = subprocess.run([*command, "--busy", str(busy)], capture_output=True, text=True, check=False, timeout=400)
     report = json.loads(done.stdout)
-    # How many workers die at once within 15 seconds depends on the machine, so it is not checked here. `scripts/soak
-    # --storm` requires a minimum.
+    # This test does not check how many workers die at once within 15 seconds, because it depends on the machine.
+    # `scripts/soak --storm` requires a minimum.
     wrong = [check for check in report["checks"] if not check["passed"] and check["name"] != "dead at once"]
     assert (wrong, done.returncode in (0, 1)) == ([], True), done.stderr
     assert min(report["worker_kills"], report["looks"]) > 0

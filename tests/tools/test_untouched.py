@@ -1,4 +1,4 @@
-"""A run of the tests uses its own directories and prefixes; a run that changes those of the user fails."""
+"""A run of the tests uses its own directories and prefixes, and fails if it changes those of the user."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_changes_next_to_a_running_daemon_are_its_own() -> None:
 
 # ---- a whole run
 
-# A test that does what is forbidden: it writes to the user's directories.
+# A test that does what no test may do: it writes to the user's directories.
 BAD = """
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An environment with a live worker and its daemon is upgraded from the wheels of one version to those of the next.
+"""While a worker and its daemon run, their environment is upgraded from the wheels of one version to those of the next.
 Nothing is lost.
 """
 

@@ -53,7 +53,7 @@ def test_a_wheel_is_for_this_python_and_platform(folder: Path, name: str) -> Non
 
 
 def contents(project: Path) -> dict[str, bytes]:
-    """Return the Python files and stubs of a project's package as imports find them, which follow links."""
+    """Return the Python files and stubs of a project's package as imports find them; imports follow links."""
     package = "brick_agent" if project.name == "agent" else "brickd"
     found = [path for suffix in ("py", "pyi", "typed") for path in (project / package).glob(f"**/*.{suffix}")]
     linked = [

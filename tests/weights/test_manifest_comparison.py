@@ -1,4 +1,4 @@
-"""The comparison of workers with a manifest: what is compared, what is omitted and why, and the verdict."""
+"""The comparison of workers with a manifest: what is compared, what is not compared and why, and the verdict."""
 
 from __future__ import annotations
 

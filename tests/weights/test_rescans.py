@@ -1,4 +1,4 @@
-"""Workers that a finding names read their weights again: at once, once for each finding, and at most once a minute."""
+"""Workers that a finding names read their weights again: now, once for each finding, and at most once a minute."""
 
 from __future__ import annotations
 

@@ -252,7 +252,7 @@ SHARDED = tuple(f"api/{replica}.tp{rank}" for replica in range(3) for rank in ra
 
 
 def add_as(weighed: MadeUpWeights, name: str, rank: int, tensors: int = 4) -> None:
-    """Add the tensors of a worker of that rank: some of its own, and one that all workers have."""
+    """Add the tensors of a worker of this rank: some that only it has, and one that all workers have."""
     add_to_all(weighed, (name,), tensors, base=1000 * (rank + 1))
     weighed.add_weight(name, 5, "norm")
 
@@ -480,7 +480,7 @@ def test_impossible_numbers_are_shown_unchanged() -> None:
 
 
 def placed(numbers: list[int], contents: list[int], rows: int, uses: int = 3) -> tuple[int, int, list[int]]:
-    """Return the result of two records of tensors with these numbers and contents."""
+    """Return the result of storing two records of tensors with these indexes and contents."""
     records = of_experts(2)
     wide = [array("Q", [0] * rows) for _ in range(3)]
     narrow = [array("I", [0] * rows) for _ in range(2)]
@@ -691,7 +691,7 @@ def test_tensors_of_a_single_worker_are_taken_in_any_order(generation: int) -> N
 
 
 class Known:
-    """A worker that counts the queries for a site's name."""
+    """A worker that counts how often the name of a site is queried."""
 
     uuid, service = "u", "api"
 
@@ -735,7 +735,7 @@ def test_tensors_read_only_at_load_are_counted_up_to_known_ones() -> None:
 
 
 def test_unreadable_tensors_never_exceed_unknown_ones() -> None:
-    # the worker's count of refused tensors also includes those of its checksums
+    # the worker's count of refused tensors includes tensors of its checksums
     weighed = several(*THREE, watched=3, refused=9)
     add_to_all(weighed, ("api/0",), tensors=3)
     add_to_all(weighed, ("api/1",), tensors=2)

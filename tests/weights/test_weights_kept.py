@@ -1,4 +1,4 @@
-"""The known weights are kept when a daemon ends, and differences are reported."""
+"""The weights that a daemon knows are kept when it ends, and differences are reported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ THREE = ("api/0", "api/1", "api/2")
 
 
 def made() -> MadeUpWeights:
-    """Return three workers, of which one has changed weights in place, and a worker of another service."""
+    """Return three workers, one of which has changed weights in place, and a worker of another service."""
     weighed = several(*THREE)
     weighed.add("other/0", service="other")
     for name in (*THREE, "other/0"):
@@ -98,7 +98,7 @@ def first(change: Any) -> Any:
 
 
 def column(of: int, value: int) -> Any:
-    """Return a change of the columns in the last row of the last worker."""
+    """Return a function that changes one column in the last row of the last worker."""
 
     def spoil(rest: bytes) -> bytes:
         columns = Holds("other").columns()

@@ -28,7 +28,7 @@ from brickd.analysis.weights.manifest import BYTES_MAX
 from brickd.base.paths import runtime
 from brickd.base.units import NO_WORKERS
 
-# The worker has three tensors, may change one, and reads all again on request.
+# The worker has three tensors; it can change one of them, and reads all of them again on request.
 WATCHES = """
 weights = {
     "layers.0.mlp.up.weight": array("f", [n + shift for n in range(64)]),
@@ -271,10 +271,10 @@ def test_a_daemon_reports_differing_weights_on_its_own(worker: Start) -> None:
 
 @contextmanager
 def relayed(path: Path, after_order: Callable[[], None]) -> Iterator[None]:
-    """Create a socket in front of the daemon's socket, so that the test does not depend on how long requests take.
+    """Put a relay in front of the daemon's socket, so that the test does not depend on how long requests take.
 
-    The answer to a POST is held back until `after_order` has run. The next request gets the answer that the first
-    request got at that moment.
+    The relay delays the answer to a POST until `after_order` has run. The next request gets the daemon's answer to the
+    first request, as of that moment.
     """
 
     def passed_on(request: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Calls of the writer that the extension seldom makes: at limits, while recording is off, without room."""
+"""Calls to the writer that the extension seldom makes: at limits, while recording is off, without room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The choice of checksums: whole steps, the same steps in all workers, and all chosen sites."""
+"""Which checksums are recorded: those of whole steps, of the same steps in all workers, at all chosen sites."""
 
 from __future__ import annotations
 

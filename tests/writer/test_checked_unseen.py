@@ -1,4 +1,4 @@
-"""Tensors that checksums never read, and the key without which checksums say nothing."""
+"""Tensors that checksums never read, and the key, without which checksums reveal nothing."""
 
 from __future__ import annotations
 

@@ -19,12 +19,13 @@ from brickd.shm import _reader
 
 SETS, PROMPTS = 20, 10
 LAST = 2**32 - 1
-# The probability that a prompt is not sampled within the quantile; the test fails by chance in at most 1 of 1,000 runs.
+# The probability that a prompt is not sampled within the quantile. By chance, the test fails in at most 1 of 1,000
+# runs.
 MISSED = 0.001 / (SETS * PROMPTS)
 
 
 def quantile(of: int) -> int:
-    """Return the number of epochs after which the probability that a prompt was never sampled is only this high."""
+    """Return the number of epochs after which a prompt is still unsampled only with this probability."""
     return math.ceil(math.log(MISSED) / math.log(1 - 1 / of))
 
 

@@ -262,7 +262,7 @@ def test_length_dtype_and_key_are_part_of_the_checksum(variants: Variants) -> No
 
 @pytest.mark.parametrize("key", [0, 1, 2**64, 2**128 - 1])
 def test_no_two_words_of_the_first_blocks_have_the_same_weight(key: int) -> None:
-    """By chance, only one of 256 keys would give two equal weights among 4,096 weights of 31 bits."""
+    """Among 4,096 random weights of 31 bits, two are equal with only one key of 256."""
     assert len(np.unique(weights(256, key))) == 256 * 16
 
 

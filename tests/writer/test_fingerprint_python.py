@@ -1,4 +1,4 @@
-"""brick_agent.fingerprint: what it accepts, what it refuses with which message, and what it releases."""
+"""brick_agent.fingerprint: what it accepts, what it refuses (and with which message), and what it releases."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ _pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes
 
 
 class Producer:
-    """Exports numpy's own capsule with some changed fields; it has no buffer, like a torch tensor."""
+    """Exports numpy's own capsule with some changed fields; like a torch tensor, it exports no buffer."""
 
     def __init__(self, of: Bytes, versioned: bool = True, **changes: int) -> None:
         self.of, self.versioned, self.changes = of, versioned, changes
@@ -444,7 +444,8 @@ Describe = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(Fiel
 
 
 def tabled(function: Any, major: int = 1, older: Table | None = None) -> Any:
-    """Return an object whose type has such a table; the test fails if its capsule is requested."""
+    """Return an object whose type has such a table of functions; the test fails if the object's capsule is
+    requested."""
     table = Table((major, 3), tensor_from=ctypes.cast(function, ctypes.c_void_p))
     if older is not None:
         table.older = ctypes.addressof(older)
@@ -474,7 +475,7 @@ def described(of: Bytes, major: int = 1, older: Table | None = None, answer: int
 
 
 def refusing(error: BaseException) -> Any:
-    """Return an object whose table fails with this exception; `fileno()` of its type raises it."""
+    """Return an object whose table of functions fails with this exception, because `fileno()` of its type raises it."""
 
     def fileno(array: Any) -> int:
         raise error
@@ -502,7 +503,7 @@ def test_a_tensor_described_by_a_function_table_is_read_in_place() -> None:
 
 
 def test_the_owner_of_a_storage_is_held_during_the_whole_read() -> None:
-    """While a torch tensor is read, it can get another storage. Then only the reader keeps the old storage."""
+    """While a torch tensor is read, it can get another storage. Then only the reader keeps the old storage alive."""
     reported = []
 
     class Storage:
@@ -560,7 +561,7 @@ def test_a_refusal_by_a_table_is_one_line_and_an_interrupt_passes() -> None:
 
 
 def test_no_attribute_of_a_non_tensor_is_accessed() -> None:
-    """Some objects record each access to an attribute as a part of a program, such as those of torch.fx."""
+    """Some objects, such as those of torch.fx, record each access to an attribute as a part of a program."""
     asked = []
 
     class Traced:

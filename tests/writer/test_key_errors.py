@@ -1,4 +1,4 @@
-"""Errors when the key of checksums is read: some are temporary, the others are problems of the file."""
+"""Errors while the key of checksums is read: some are temporary, the others are caused by the key file."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from brickd.shm.segment_files import find
 SOURCES = (ROOT / "agent" / "src" / "writer").glob("*.[ch]")
 POINTS = sorted({name for source in SOURCES for name in re.findall(r'BRICK_POINT\("(\w+)"\)', source.read_text())})
 
-# If a worker dies when it first reaches a point: the numbers of unpublished spans, odd summaries and lost records.
+# For a worker that dies when it first reaches a point: how many spans are unpublished, summaries odd and records lost.
 IN_BEGIN = {"begun": (1, 0, 0), "open": (0, 0, 0)}
 IN_END = {
     "popped": (1, 0, 0),
@@ -37,8 +37,8 @@ IN_END = {
     "record_sequence": (0, 0, 1),
     "record_head": (0, 0, 1),
 }
-# If a worker dies while it records an event: whether the event is complete in its slot, and whether it is counted. The
-# head has not moved.
+# For a worker that dies while it records an event, before the head moves: whether the event is complete in its slot,
+# and whether it is counted.
 IN_EVENT = {
     "event": (False, False),
     "event_sequence": (False, False),
@@ -50,11 +50,11 @@ IN_REOPEN = {"bind", "leave", "moved", "next"}  # tested in test_lost.py, where 
 IN_REMOVAL = {"ended", "recorded"}  # tested in tests/daemon/test_removed.py
 
 
-# If a worker dies while it records marks: the numbers of missing marks and odd summaries. Each round has three records,
-# the third of which is a span.
+# For a worker that dies while it records marks: how many marks are missing and how many summaries are odd. Each round
+# has three records, the third of which is a span.
 IN_MARK = {"mark": (1, 0), "summary": (1, 0), "summary_odd": (1, 1)}
 
-# If a worker dies while it records a checksum, which takes more than one slot: the results as for an event.
+# For a worker that dies while it records a checksum, which takes more than one slot: the same results as for an event.
 IN_CHECKSUM = IN_EVENT | {"checked": (False, False)}
 
 
@@ -82,8 +82,8 @@ def left_in_lane(prefix: str) -> tuple[dict[str, int], int, int]:
     return exact(dead), dead.odd, lane["span_attempts"] - lane["span_head"]
 
 
-# The program repeats these steps: outer begins, inner begins, inner ends, outer ends. When the worker dies in the n-th
-# step, the ledger has the terms below.
+# The program repeats these steps: outer begins, inner begins, inner ends, outer ends. The table below has the terms of
+# the ledger after a death in the n-th step.
 @pytest.mark.parametrize("at", [1, 2, 7, 20])
 @pytest.mark.parametrize("point", IN_BEGIN)
 def test_a_death_while_a_span_begins_leaves_only_it_unpublished(

@@ -1,4 +1,4 @@
-"""A real lane and its model: after every call, a reader in another process finds in the lane what the model predicts.
+"""A real lane and its model: after every call, a reader in another process finds the content that the model predicts.
 
 The writer runs in its own process (tests/native/lane.c), with a clock that the test sets, and rings of four and of
 sixteen slots. This process is the reader and the consumer: it opens the segment, sends requests in the control page and
@@ -53,7 +53,8 @@ TICKS = st.sampled_from([0, 1, 31, 32, 38, 39, 1000, 123456, -5]) | st.integers(
 
 
 def own_prefix() -> str:
-    """Return a prefix of this process; a constant would be the same in all processes that are forked for tests."""
+    """Return a prefix of this process; a module constant would be the same in all processes that are forked for
+    tests."""
     return f"{sandbox.PREFIX}lane-{os.getpid()}-"
 
 
@@ -502,7 +503,7 @@ def run(machine: type[LaneMachine], examples: int, steps: int, *phases: Phase) -
 
 @pytest.mark.ci
 def test_a_lane_behaves_like_its_model(machine: type[LaneMachine]) -> None:
-    # without shrinking failures, which takes minutes: the slow test does that
+    # without the shrinking of failures, which takes minutes: the slow test shrinks them
     run(machine, settings().max_examples, 40)
 
 

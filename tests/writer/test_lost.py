@@ -27,7 +27,7 @@ CONSUMERS = 8192
 
 @pytest.fixture
 def lost(compiled: Compile) -> os.PathLike[str]:
-    """A worker that checks after a few microseconds whether its segment still exists."""
+    """A worker that checks every few microseconds whether its segment still exists."""
     return program(compiled, "lost", *ALERT)
 
 
@@ -457,7 +457,7 @@ pause()
 
 
 def scribble(fd: int, chance: random.Random, lanes: int) -> None:
-    """Write like a hostile consumer, at any position and of any length, but never the flag that turns recording off."""
+    """Write any bytes at any position, as a hostile consumer could, but never the flag that turns recording off."""
     at = chance.randrange(CONTROL + 4, CONSUMERS + 64 * lanes)
     os.pwrite(fd, chance.randbytes(min(chance.randrange(1, 200), CONSUMERS + 64 * lanes - at)), at)
     os.pwrite(fd, struct.pack("<I", chance.getrandbits(32) & ~1), CONTROL)

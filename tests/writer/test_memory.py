@@ -1,4 +1,5 @@
-"""Without room of any kind, the host continues unharmed, the agent prints one line, and losses are counted."""
+"""If memory or space of any kind is missing, the host continues unharmed, the agent prints one line, and losses are
+counted."""
 
 from __future__ import annotations
 
@@ -109,7 +110,7 @@ pause()
     assert process.end() == 0, process.stderr
 
 
-# Leaves room for a segment of this size, but not for the tables of the process.
+# Leaves enough memory for a segment of this size, but not for the tables of the process.
 NARROW = """
 import resource
 def narrow(size):
@@ -542,7 +543,7 @@ JOINING = 'open(os.environ["GROUP"] + "/cgroup.procs", "w").write(str(os.getpid(
 
 
 def kills(group: Path) -> int:
-    """Return how many processes the kernel killed for the memory limit of this group."""
+    """Return how many processes the kernel killed because of the memory limit of this group."""
     events = group / ("memory.oom_control" if (group / "memory.oom_control").exists() else "memory.events")
     return int(dict(line.split() for line in events.read_text().splitlines())["oom_kill"])
 

@@ -38,7 +38,8 @@ def commands(name: str) -> list[str]:
 def after(lines: tuple[str, ...]) -> Path:
     """Return a copy of the distribution in which these commands have run; it is stored like compiled files.
 
-    Commands with which several examples begin run only once; each example has its own copy of the files that differ.
+    If several examples begin with the same commands, these run only once; then each example has its own copy of the
+    files that change.
     """
 
     def make(folder: Path) -> None:
@@ -59,7 +60,7 @@ def after(lines: tuple[str, ...]) -> Path:
 def example(compiled: Compile) -> Example:
     """Run the commands in the head of an example, and return the output of the last command.
 
-    If an engine ends by itself, its segment stays for the test.
+    The segment of an engine that ends by itself is kept for the test.
     """
 
     def run(name: str) -> str:

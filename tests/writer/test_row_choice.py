@@ -1,4 +1,4 @@
-"""Rows: all workers choose the same rows by content and epoch, and record each row with its input row."""
+"""All workers choose the same rows, by content and epoch, and record each row together with its input row."""
 
 from __future__ import annotations
 
@@ -119,8 +119,8 @@ result = [chosen(of_array(np.stack(rows))).count for rows in
 
 
 def test_workers_with_a_shared_beginning_choose_the_same_rows_of_it(run: Run) -> None:
-    """The batches differ in the number, the length and the ends of their sequences, but all sequences begin in the same
-    way.
+    """The batches differ in the number, the length and the last tokens of their sequences, but all sequences begin
+    alike.
     """
     source = """
 R = np.random.default_rng(5)

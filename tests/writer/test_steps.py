@@ -124,7 +124,7 @@ def test_an_impossible_given_time_is_rejected_and_counted(worker: Start, prefix:
 
 
 def in_the_ring(worker: Start, prefix: str, program: str) -> list[dict[str, Any]]:
-    """Return the spans that a program records, from the span ring, in the order of their ends."""
+    """Return the spans that a program records in the span ring, in the order in which they end."""
     process = worker(f"brick.init()\npause()\n{textwrap.dedent(program)}\npause()")
     process.paused()
     with open_segment(reading(prefix).file, os.O_RDWR) as segment:

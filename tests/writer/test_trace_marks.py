@@ -173,7 +173,7 @@ with brick.layer(5), brick.span("unseen"): asyncio.run(main())
 
 
 def spans_at(got: Reading, way: tuple[str, ...]) -> int:
-    """Return the number of spans at the place that a mark names."""
+    """Return the number of spans at the path that a mark names."""
     counts = dtypes.summaries(got.summaries)["count"]
     found = -1
     for place in way:

@@ -1,4 +1,5 @@
-"""`@brick.trace` of generators and coroutines: their times include their waits, or only the time in which they run."""
+"""`@brick.trace` of generators and coroutines: the time of a span includes the waits, or only the time that they
+run."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ def test_a_generator_is_timed_only_while_it_runs(worker: Start, prefix: str) -> 
         assert spans(reading(prefix)) == wanted, "only the consumer's span is open"
         process.go()
     process.paused()
-    # Four spans: three values and the end. If the generator's span stayed open, the consumer's spans would be inside
-    # it.
+    # Four spans: one for each of the three values, and one for the end. If the generator's span stayed open, the
+    # consumer's spans would be inside it.
     assert counts(reading(prefix)) == {("tokens",): 4, ("consumer",): 3}
     process.go()
     assert process.end() == 0
@@ -187,8 +188,8 @@ def test_a_task_cancelled_inside_a_span_leaves_nothing_open(worker: Start, prefi
         assert log == ["cancelled"] * 100
         """,
     )
-    # Without waits, `inner` is still open when the first resumption of `waits` ends. So `inner` is abandoned then, and
-    # its end is unmatched later.
+    # Without waits, `inner` is still open when the first resumption of `waits` ends. So `inner` is then counted as
+    # abandoned, and its later end as unmatched.
     wanted = (
         {"begun": 200, "summarized": 200}
         if waits

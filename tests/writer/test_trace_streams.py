@@ -44,7 +44,7 @@ def test_an_asynchronous_generator_is_timed_while_it_runs(worker: Start, prefix:
         asyncio.run(main())
         """,
     )
-    # The generators are resumed three times (two values and the end), four times and twice. Each await adds one
+    # The three generators are resumed three times (two values and the end), four times, and twice. Each await adds one
     # resumption.
     asked, resumed_after_a_wait = 3 + 4 + 2, 2 + 2 + 1
     assert counts(got) == {("stream",): asked + (0 if waits else resumed_after_a_wait), ("consumer",): 2}

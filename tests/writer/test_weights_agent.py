@@ -76,7 +76,7 @@ def test_an_ml_dtypes_bfloat16_weight_is_read(worker: Start, prefix: str) -> Non
 
 
 def test_a_weight_named_other_is_recorded_like_any_other(worker: Start, prefix: str) -> None:
-    """A weight whose name has no room in the table is also recorded, but has no site."""
+    """A weight whose name has no room in the table of names is recorded, but has no site."""
     got, records, reported, _ = left_by(
         worker,
         prefix,
@@ -124,8 +124,8 @@ def test_a_generation_is_given_or_counted(worker: Start, prefix: str) -> None:
 
 # ---- modules -----------------------------------------------------------------------------------------------------
 
-# Has the attributes of torch's modules that the agent reads. A parameter requires gradients, and exports only its
-# detached tensor.
+# Imitations of torch's classes with the attributes that the agent reads. A parameter requires gradients; only its
+# detached tensor can be exported.
 MODULE = """
 class Parameter:
     requires_grad = True

@@ -67,7 +67,7 @@ def native(compiled: Compile) -> Any:
 
 
 def place(native: Any, name: str) -> Place:
-    """Return the rest of a name, the layer and the position that its numbers give."""
+    """Return the rest of a name without its numbers, and the layer and the position that the numbers give."""
     text = name.encode()
     left, weight = ctypes.create_string_buffer(len(text) + 1), Weight()
     length = native.brick_weight_site(text, ctypes.c_size_t(len(text)), left, ctypes.byref(weight))
@@ -123,7 +123,7 @@ parts = st.sampled_from(["layers", "h", "blocks", "experts", "expert", "mlp", "w
     st.lists(parts, min_size=1, max_size=9).map(".".join) | st.text(max_size=60).filter(lambda text: "*" not in text)
 )
 def test_no_two_names_have_the_same_place(native: Any, name: str) -> None:
-    """The removed parts can be put back into the name, so no two names become equal."""
+    """The name can be rebuilt from its rest, layer and position, so no two names become equal."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -153,7 +153,7 @@ gaps = st.one_of(st.integers(0, 10**4), st.integers(0, 10**8), st.integers(0, 10
 def test_all_slices_together_take_their_share_of_the_time(
     native: Any, share: int, turns: list[tuple[int, int]]
 ) -> None:
-    """After a slice that is too long, the next slice comes later."""
+    """If a slice takes too long, the next slice comes later."""
     weights = Weights(share_ppm=share)
     now = taken = over = 0
     for gap, tenths in turns:

@@ -1,4 +1,4 @@
-"""Wrong calls: each kind writes one line to stderr, is counted where brickd shows it, and raises in strict mode."""
+"""Wrong calls: each kind writes one line to stderr, is counted (brickd shows the count), and raises in strict mode."""
 
 from __future__ import annotations
 
