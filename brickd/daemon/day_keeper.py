@@ -1,8 +1,9 @@
 """Keeps the last day: a slot for every snapshot, and a longer one for every five minutes.
 
-Owns: when a slot begins and ends, which slots answer for a time. Must not know: the content of a slot, the form of the
-file, who asks. Invariants: after a killed daemon, the next one continues the long slot with the short ones on disk; a
-time is answered by short slots as far as they reach, never twice; a slot that could not be saved is reported.
+Owns: when a slot begins and ends, which slots answer for a period. Must not know: the content of a slot, the format of
+the file, who asks. Invariants: if a daemon is killed, the next one continues the long slot with the short ones on disk;
+short slots answer for the part of a period that they cover, and no time counts twice; a slot that could not be saved is
+reported.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _SHORT_NS, _LONG_NS = LENGTHS_NS
 
 
 class DayKeeper:
-    """The slots of the last two days. One thread adds snapshots, any thread may ask."""
+    """The slots of the last two days. One thread adds snapshots; any thread may query."""
 
     def __init__(self, path: Path, log_event: LogEvent) -> None:
         self._path, self._log_event = path, log_event
@@ -41,7 +42,7 @@ class DayKeeper:
             return None
 
     def _unfinished(self) -> DaySlot | None:
-        """Return the sum of the short slots that are in no long one."""
+        """Return the sum of the short slots that no long slot includes yet."""
         if self._file is None:
             return None
         long = self._file.places[_LONG]
@@ -75,7 +76,6 @@ class DayKeeper:
         self._long = None if is_whole and self._save(_LONG, long) else long
 
     def _save(self, tier: int, of: DaySlot) -> bool:
-        """Write a slot; return whether that worked."""
         content = encode(of, CONTENT_BYTES)
         try:
             with self._lock:
@@ -88,7 +88,7 @@ class DayKeeper:
         return True
 
     def _report(self, error: OSError, what: str) -> None:
-        """Report a failure, but not again while it lasts."""
+        """Report a failure, but only once while it lasts."""
         why = error.strerror or str(error)
         if why != self._trouble:
             self._trouble = why
@@ -97,11 +97,11 @@ class DayKeeper:
     # ---- asked
 
     def between(self, began_ns: int, ended_ns: int) -> DaySlot | None:
-        """Return what was done in a time since 1970, as near as the slots allow; None: no slot is in it."""
+        """Return the work of a period (since 1970), as closely as the slots allow; None if no slot is in the period."""
         return total(self.slots(began_ns, ended_ns, work=False))
 
     def slots(self, began_ns: int, ended_ns: int, *, work: bool) -> Iterator[DaySlot]:
-        """Return the slots that answer for a time, the oldest first; `work`: with the work of each worker."""
+        """Return the slots that answer for a period, the oldest first; `work`: include the work of each worker."""
         with self._lock:
             places = [] if self._file is None else _places(self._file, began_ns, ended_ns)
         return self._contents(places, work=work)

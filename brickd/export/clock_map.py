@@ -1,7 +1,7 @@
-"""The clocks of a recording: a worker's ticks as ns of CLOCK_MONOTONIC_RAW, and that clock compared with others.
+"""The clocks of a recording: converts a worker's ticks to ns of CLOCK_MONOTONIC_RAW, and relates this clock to others.
 
 Owns: the pairs of clock values in snapshots, and the slopes between them. Must not know: spans. Invariants: ticks that
-increase give ns that never decrease; a worker without a pair has no map.
+increase give ns that never decrease; a worker without a pair of clock values has no map.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from brickd.shm.segment_copy import Reading
 
 _KNOT = struct.Struct("<qqd")  # struct brick_knot
 _LIMIT = 2**61
-# A shorter time between two pairs says less of the slope than the worker's own measurement.
+# Two pairs that are closer in time determine the slope less exactly than the worker's own measurement.
 _BASELINE_NS = SECOND
 _SHIFTED_NS = SECOND  # a worker's clock that differs by more belongs to another time namespace
 
@@ -54,11 +54,11 @@ class ClockReadings:
 
     @property
     def host(self) -> HostClocks | None:
-        """A moment by all clocks; None: no snapshot has clocks."""
+        """A moment on all clocks; None if no snapshot has clocks."""
         return self._host
 
     def map_of(self, reading: Reading) -> bytes | None:
-        """Return the map of a worker's clock, as `_reader.span_rows` takes it; None: no pair is known."""
+        """Return the map of a worker's clock, as `_reader.span_rows` takes it; None if no pair is known."""
         header = reading.header
         kind = header["clock"]
         if kind == _reader.CLOCK_MONOTONIC:
@@ -83,7 +83,7 @@ class ClockReadings:
 
 
 def packed(pairs: Sequence[Pair]) -> bytes:
-    """Encode pairs, each with the slope to the next one; the last has the slope before it.
+    """Encode pairs, each with the slope to the next pair; the last pair has the slope of the previous one.
 
     >>> packed([(0, 100), (10, 120)]) == _KNOT.pack(0, 100, 2.0) + _KNOT.pack(10, 120, 2.0)
     True

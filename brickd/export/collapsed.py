@@ -1,7 +1,7 @@
 """Spans as collapsed stacks, for flame graphs.
 
-Owns: the form of a stack. Must not know: files. Invariants: each line is `worker;brick;...;brick COUNT`, where COUNT is
-the self time in µs; a name has no `;` and no line break; layers are merged; a device's time is apart from the host's.
+Owns: how a stack is written. Must not know: files. Invariants: each line is `worker;brick;...;brick COUNT`, where COUNT
+is the self time in µs; a name has no `;` and no line break; layers are merged; a device's times have their own stacks.
 
 https://github.com/brendangregg/FlameGraph
 """

@@ -1,6 +1,6 @@
 """The deferred work of one worker as spans of its streams.
 
-Owns: where a device's span begins. Must not know: chunks, formats; which sync ends which start (`model.deferred`).
+Owns: where a device's span begins. Must not know: chunks, formats; which sync ends which start (see `model.deferred`).
 Invariants: a span does not begin before the worker started its work, nor before the previous span of the same stream
 ended; the number of starts that wait for their end is limited.
 """

@@ -1,7 +1,7 @@
 """The interface of an encoder, and what several of them share.
 
-Owns: the order of calls. Must not know: single formats, files. Invariant: an encoder writes in pieces, and keeps at
-most one batch, or totals of places.
+Owns: the order of calls. Must not know: individual formats, files. Invariant: an encoder writes in pieces; in memory it
+has at most one batch, or the totals of places.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Write = Callable[[bytes | memoryview], object]
 
 
 class Encoder(Protocol):
-    """Encodes one recording; made with a function that writes bytes, and the description of the recording."""
+    """Encodes one recording; created with a function that writes bytes, and with the recording's description."""
 
     context: bool  # whether it wants events and samples
 

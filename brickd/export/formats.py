@@ -1,7 +1,7 @@
 """The formats of `brickd export`, and the export itself.
 
 Owns: which encoder writes which format, the flow from the files of a recording to the output. Must not know: the
-command line. Invariant: only the encoder of the wanted format is imported.
+command line. Invariant: only the encoder of the requested format is imported.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def export_files(
     wanted: SpanFilter = _ALL,
     reads: Reads = unreported,
 ) -> Exported:
-    """Write the spans of a recording, given by its files; `reads` gets the progress. Raises the errors of `export`."""
+    """Write the spans of a recording, given its files; `reads` receives the progress. Raises the errors of `export`."""
     with opened_files(paths, reads) as forms:
         return export(forms, format, path, names, bricks, wanted)
 

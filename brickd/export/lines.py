@@ -72,11 +72,9 @@ class _Lines(WithoutContext):
         raise NotImplementedError
 
     def place_text(self, place: Place) -> bytes:
-        """Return the text of a place."""
         raise NotImplementedError
 
     def take(self, batch: SpanBatch) -> None:
-        """Write the lines of a batch."""
         worker, lane, stream = batch.track
         places = self._places_of(worker)
         key = worker.number, lane, stream
@@ -142,7 +140,7 @@ class Csv(_Lines):
         self._write(",".join(KEYS).encode() + b"\n")
 
     def end(self, counts: SpanCounts) -> None:
-        """Write nothing: each line has its count of lost records."""
+        """Write nothing, because each line has its own count of lost records."""
 
     def track_text(self, track: SpanTrack) -> bytes:
         """The first cells."""

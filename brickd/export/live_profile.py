@@ -1,8 +1,8 @@
-"""What live workers did between two looks at them, as a profile of pprof.
+"""The work of live workers between two snapshots, as a profile of pprof.
 
 Owns: which work is in a profile. Must not know: HTTP, who looks. Invariants: A span counts in the period in which it
 ended, with all of its time. Times that are only upper bounds are left out. The work of a worker that died in the period
-counts.
+counts too.
 """
 
 from __future__ import annotations

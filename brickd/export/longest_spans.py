@@ -1,7 +1,7 @@
 """The longest spans of a recording.
 
-Owns: their choice and order. Must not know: screens. Invariant: memory has only as many spans as are asked for, and one
-batch.
+Owns: their choice and order. Must not know: screens. Invariant: only one batch and as many spans as requested are in
+memory.
 """
 
 from __future__ import annotations

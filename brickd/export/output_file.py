@@ -1,8 +1,8 @@
 """The file of an export: replaced when it is complete.
 
 Owns: the temporary file, the errors of writing. Must not know: formats. Invariants: the path has the old file or the
-complete new one, unless the machine crashes: an export can be repeated, so nothing waits for the disk. A new file has
-mode 0600, because spans describe a customer's work. A pipe, a terminal or /dev/null is written to and never replaced.
+complete new one, unless the machine crashes. An export can be repeated, so it does not wait for the disk. A new file
+has mode 0600, because spans describe a customer's work. A pipe, a terminal or /dev/null is never replaced.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STDOUT = "-"
 
 
 class OutputFile:
-    """An open file; `bytes`: how many were written."""
+    """An open file; `bytes` is the number of written bytes."""
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
@@ -29,7 +29,7 @@ class OutputFile:
         self._fd = fd
 
     def write(self, piece: bytes | memoryview) -> None:
-        """Write all bytes. BrickdError: there is no room, or the file cannot be written."""
+        """Write all bytes. BrickdError: the disk is full, or the file cannot be written."""
         rest = memoryview(piece)
         try:
             while rest:

@@ -1,7 +1,7 @@
 """Spans as a table of Apache Parquet.
 
 Owns: the columns and the size of row groups. Must not know: files. Invariants: the columns are the keys of the JSON
-lines; memory has one row group; the metadata has the description of the recording, and the counts.
+lines; only one row group is in memory; the metadata has the description of the recording, and the counts.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Parquet(WithoutContext):
         self._file = self._parquet.ParquetWriter(arrow.PythonFile(self._sink, "w"), self._schema)
 
     def take(self, batch: SpanBatch) -> None:
-        """Write the batch, together with others."""
+        """Write the batch, combined with other batches."""
         self._batches.append(self._columns(batch))
         self._waiting += len(self._batches[-1])
         if self._waiting >= _GROUP_ROWS:
@@ -105,7 +105,7 @@ class Parquet(WithoutContext):
 
 
 def _digits(arrow: Any, steps: np.ndarray[Any, Any]) -> Any:
-    """Return the column of steps; most steps have many spans, so each is written once."""
+    """Return the column of steps. Most steps have many spans, so the text of each step is stored only once."""
     known, places = np.unique(steps, return_inverse=True)
     texts = arrow.array([f"{step:016x}" if step else None for step in known.tolist()], arrow.string())
     return texts.take(arrow.array(places))
@@ -121,13 +121,11 @@ class _Sink:
         self._at = 0
 
     def write(self, piece: Any) -> int:
-        """Write all bytes."""
         self._write(memoryview(piece))
         self._at += len(piece)
         return len(piece)
 
     def tell(self) -> int:
-        """Return the number of bytes written."""
         return self._at
 
     def flush(self) -> None:
@@ -137,13 +135,10 @@ class _Sink:
         """Do nothing: the caller owns the file."""
 
     def writable(self) -> bool:
-        """Return True."""
         return True
 
     def readable(self) -> bool:
-        """Return False."""
         return False
 
     def seekable(self) -> bool:
-        """Return False."""
         return False

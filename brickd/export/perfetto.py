@@ -1,8 +1,8 @@
 """Spans as a trace of Perfetto, for ui.perfetto.dev.
 
-Owns: which tracks there are, their order and names, the packets besides those of spans. Must not know: how spans are
-placed on tracks (`core/span_tracks.h`), files. Invariants: each track is a packet sequence of its own; all times are of
-CLOCK_MONOTONIC_RAW, and a snapshot of the clocks relates it to the others; on each track, spans nest.
+Owns: which tracks there are, their order and names, all packets that are not of spans. Must not know: how spans are
+placed on tracks (`core/span_tracks.h`), files. Invariants: each track has its own packet sequence; all times are of
+CLOCK_MONOTONIC_RAW, which a snapshot of the clocks relates to the other clocks; on each track, spans nest.
 
 https://perfetto.dev/docs/reference/trace-packet-proto
 """
@@ -92,7 +92,7 @@ class Perfetto:
         return (self._first_uuid + self._uuids) % 2**64
 
     def _track(self, *parts: bytes, uuid: int | None = None, unit: bytes = b"") -> tuple[int, int]:
-        """Write a track and the beginning of its packet sequence; return its uuid and the number of the sequence."""
+        """Write a track and the beginning of its packet sequence; return the track's uuid and the sequence's id."""
         uuid = self._new_uuid() if uuid is None else uuid
         self._sequences += 1
         defaults = message(_DEFAULTS, number(58, _MONOTONIC_RAW), message(11, number(11, uuid)))
@@ -168,7 +168,7 @@ class Perfetto:
             self._at(cpu, raw_ns, number(_EVENT_TYPE, _COUNTER), real(_COUNTER_DOUBLE, sample.cpu_percent))
 
     def end(self, counts: SpanCounts) -> None:
-        """Write what is missing, as an instant on a track of the machine."""
+        """Write which data is missing, as an instant on a track of the machine."""
         words = [*counts.words()]
         if self._untracked:
             words.append(f"{plural(self._untracked, 'span')} without a track, because too many overlap")
@@ -208,7 +208,7 @@ class Perfetto:
 
     @staticmethod
     def _free(taken: set[int], wanted: int, other: int) -> int:
-        """Return the wanted number, or another one if it is taken or 0: viewers merge equal numbers."""
+        """Return the wanted id, or another one if the wanted one is 0 or taken, because viewers merge equal ids."""
         found = wanted if wanted and wanted not in taken else other
         taken.add(found)
         return found
@@ -216,7 +216,7 @@ class Perfetto:
     # ---- texts
 
     def _steps_of(self, worker: RecordedWorker, rows: memoryview) -> int:
-        """Return the packet sequence of a worker's steps, which exists once it has one; 0: none."""
+        """Return the packet sequence of a worker's steps, created with its first step. 0: there is no step."""
         if worker.number not in self._steps:
             import numpy as np
 

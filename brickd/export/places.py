@@ -1,7 +1,7 @@
 """The places of a worker's spans: brick, category, layer and the bricks around it.
 
-Owns: what each number of a path means. Must not know: rows, formats. Invariants: there is one more place than known
-paths, for spans on paths that no snapshot has; texts are valid Unicode without lone surrogates.
+Owns: what each path id means. Must not know: rows, formats. Invariants: there is one place more than there are known
+paths, for spans whose path no snapshot has; texts are valid Unicode without lone surrogates.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ GIVEN, LEFT_OUT = 1, 2  # BRICK_PATH_GIVEN, BRICK_PATH_LEFT_OUT
 
 
 class Place(NamedTuple):
-    """A place; `stack`: the names of bricks from the root, this brick last; `device`: deferred work."""
+    """A place; `stack`: the names of bricks from the root down to this brick; `device`: whether it is deferred work."""
 
     brick: str | None
     category: str | None
@@ -76,7 +76,7 @@ def places_of(reading: Reading) -> list[Place]:
 
 
 def flags_of(reading: Reading, places: Sequence[Place], bricks: Collection[str]) -> bytes:
-    """Return the flags of each place, as `_reader.span_rows` takes them; `bricks`: those wanted, or all if empty."""
+    """Return the flags of each place, as `_reader.span_rows` takes them; `bricks`: wanted bricks, or all if empty."""
     given = [path is not None and path.unit == _reader.UNIT_NS for path in reading.paths]
     return bytes(
         GIVEN * is_given | LEFT_OUT * bool(bricks and place.brick not in bricks)

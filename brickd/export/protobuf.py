@@ -14,7 +14,7 @@ _U64 = 2**64 - 1
 
 
 def varint(value: int) -> bytes:
-    r"""Encode a number; a negative one as 64 bits.
+    r"""Encode a number; a negative number is encoded as 64 bits.
 
     >>> varint(300), len(varint(-1))
     (b'\xac\x02', 10)

@@ -1,7 +1,7 @@
 """The steps of a recording: each span that was a step of an engine.
 
-Owns: their choice and order, and the refusal of a query about single spans that names no recording. Must not know:
-screens. Invariant: Memory has only as many steps as are asked for, and one batch.
+Owns: the choice and order of steps, and the refusal of a query for single spans that names no recording. Must not know:
+screens. Invariant: Only one batch and as many steps as requested are in memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from brickd.recording.mistaken_files import named_files
 
 
 def require_recordings(verb: str, recordings: Sequence[str], names: Sequence[str] = (), options: str = "") -> None:
-    """Refuse a query without a recording; a name may be a file that was taken for a recording."""
+    """Refuse a query without a recording; one of its names may be a file that the user mistook for a recording."""
     if not recordings:
         steps = f"brickd record --spans -o run.brick, then brickd {verb} run.brick{options}"
         why = "no recording is given, and only a recording has single spans"

@@ -1,8 +1,8 @@
 """The workers of a recording: names, places and clocks, read before any span.
 
 Owns: which snapshot describes a worker. Must not know: records of rings, formats. Invariants: a worker is described by
-the last snapshot in which it is alone, because a sum of workers has other tables; only heads of chunks and the
-snapshots are read.
+the last snapshot in which it is not merged into a sum, because a sum has other tables; only snapshots and the heads of
+other chunks are read.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class DescribedRecording:
     """The description of the workers in a recording.
 
     Attributes:
-        workers: those with a description, by their number in the recording.
-        others: the names of described workers that a filter excludes, by number.
-        began: the beginning; None: it is damaged.
+        workers: the workers that a snapshot describes, by their id in the recording.
+        others: the names of described workers that a filter excludes, by id.
+        began: the beginning of the recording; None if it is damaged.
     """
 
     began: Beginning | None = None
@@ -51,7 +51,7 @@ class DescribedRecording:
     invalid: dict[tuple[str, int], str] = field(default_factory=dict)  # the first invalid chunks, by file and offset
 
     def refuse(self, form: Form, chunk: Chunk, error: ValueError) -> None:
-        """Remember an invalid chunk once."""
+        """Remember an invalid chunk, but only once."""
         if len(self.invalid) < _INVALID_MAX:
             self.invalid.setdefault((form.path, chunk.offset), str(error))
 
@@ -116,7 +116,7 @@ def read(forms: Sequence[Form], names: Sequence[str] = (), bricks: Collection[st
 
 
 def _snapshots(form: Form, found: DescribedRecording, numbers: dict[str, int]) -> Iterable[Shown]:
-    """Yield the snapshots of a file; add the numbers of its workers."""
+    """Yield the snapshots of a file; add the ids of its workers to `numbers`."""
     tables = NameTables(form, lambda chunk, error: found.refuse(form, chunk, error))
     wanted = _reader.CHUNK_BEGINNING, _reader.CHUNK_WORKERS, _reader.CHUNK_TABLES, _reader.CHUNK_SNAPSHOT
     for chunk in form.only(*wanted):
@@ -141,7 +141,7 @@ def _take(chunk: Chunk, tables: NameTables, found: DescribedRecording, numbers: 
 
 
 def _light(worker: Worker) -> Worker:
-    """Return the worker without its totals, so that memory does not grow with them."""
+    """Return the worker without its totals, so that memory use does not grow with them."""
     return worker._replace(reading=replace(worker.reading, summaries=b"", latency=b""))
 
 
@@ -177,7 +177,7 @@ def _worker(
 
 
 def _require_bricks(bricks: Collection[str], workers: Iterable[Worker]) -> None:
-    """Refuse a name that no worker has for a brick: a filter for it would silently find nothing."""
+    """Refuse a name if no worker has a brick of this name, because the filter would silently find nothing."""
     if not bricks:
         return
     known = {valid(entry[0]) for worker in workers for entry in worker.reading.names if entry is not None}

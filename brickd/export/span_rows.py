@@ -1,7 +1,7 @@
-"""A span as it leaves a recording.
+"""A span in the form in which an export reads it from a recording.
 
-Owns: the form of rows, and what a batch of them has in common. Must not know: recordings, formats. Invariant: the form
-is that of `struct brick_span_row` in brickd/reader/core/span_rows.h.
+Owns: the fields of rows, and what all rows of a batch have in common. Must not know: recordings, formats. Invariant:
+the fields are those of `struct brick_span_row` in brickd/reader/core/span_rows.h.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class RecordedWorker:
     """A worker of a recording.
 
     Attributes:
-        number: its number in the export, from 0.
-        pid: its process; 0: unknown, or of another pid namespace.
-        threads: the thread of each lane at its last snapshot; 0: none.
-        flags: of each place (`places.flags_of`).
+        number: its index in the export, from 0.
+        pid: the pid of its process; 0 if unknown or in another pid namespace.
+        threads: the thread of each lane at its last snapshot; 0 if there is none.
+        flags: the flags of each place (`places.flags_of`).
         knots: the map of its clock (`clock_map`).
     """
 
@@ -49,7 +49,7 @@ class RecordedWorker:
 
     @property
     def defers(self) -> bool:
-        """Whether it hands work to devices."""
+        """Whether the worker hands work to devices."""
         return any(place.device for place in self.places)
 
 

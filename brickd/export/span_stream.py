@@ -1,8 +1,8 @@
 """The spans of a recording, in the order of its chunks.
 
-Owns: which chunk gives which batch, the counts of what is missing. Must not know: formats. Invariants: memory has one
-chunk and one batch, and for each ring two numbers; a lost record is counted once, by the gap in the sequence of its
-ring, whatever lost it; an excluded span is not a lost one.
+Owns: which batches a chunk becomes, the counts of missing data. Must not know: formats. Invariants: in memory are one
+chunk, one batch, and two numbers for each ring; a lost record is counted once, from the gap in the sequence of its
+ring, whatever the cause of the loss; an excluded span does not count as lost.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _MANY = 2**63
 
 
 class SpanFilter(NamedTuple):
-    """The conditions for a span to be exported, in addition to its worker and brick.
+    """The conditions for the export of a span, in addition to its worker and brick.
 
     Attributes:
-        step: the number of the only wanted step; None: all.
+        step: the number of the only wanted step; None if all steps are wanted.
         longer_ns: the shortest wanted duration.
     """
 
@@ -50,11 +50,11 @@ class UsageSample(NamedTuple):
 
 @dataclass(slots=True)
 class SpanCounts:
-    """The numbers of the records that an export has read.
+    """How many records an export has read.
 
     Attributes:
         spans: the exported rows.
-        lost: records of wanted workers that no file has: dropped by a full ring, without room, or damaged.
+        lost: records of wanted workers that no file has, because a ring or a file was full, or they were damaged.
         rejected: records with an impossible value.
         nameless: slots of workers that no snapshot describes.
         waiting: deferred work whose end is not in the recording.

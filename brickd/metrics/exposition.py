@@ -17,7 +17,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def label(value: str) -> str:
-    r"""Return a name as the value of a label: visible characters only, and without its quotes.
+    r"""Return a name as the value of a label: with only visible characters, and without the quotes around it.
 
     >>> print(label('a"b\n'), label("moe\udc80"))
     a\"b\\n moe\\udc80
@@ -26,7 +26,7 @@ def label(value: str) -> str:
 
 
 def series(name: str, **labels: str) -> str:
-    """Return the beginning of a line, up to the number. Labels have the form that `label` returns.
+    """Return the beginning of a line, up to the number. The values of labels must be results of `label`.
 
     >>> series("brickd_workers", service="api", state="live"), series("up")
     ('brickd_workers{service="api",state="live"} ', 'up ')

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 
 class Family(NamedTuple):
-    """The series that share a name; `labels`: their labels, apart from `le`."""
+    """The series that share a name; `labels`: their labels, without `le`."""
 
     name: str
     type: Literal["counter", "gauge", "histogram", "summary"]

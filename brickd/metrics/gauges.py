@@ -1,7 +1,7 @@
 """The series of workers, ledgers, problems, evidence and the daemon.
 
 Owns: which figure of a document or ledger becomes which series. Must not know: spans, how figures are computed.
-Invariant: Every figure is the one that the views show for the same survey.
+Invariant: Every figure equals the one that the views show for the same survey.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ STATES = ("live", "ended", "died")
 
 
 def write_workers(workers: Mapping[str, Sequence[Worker]], shown: Mapping[str, str], into: Exposition) -> None:
-    """Add the series of workers, by the label of their service; `shown`: by uuid, the label of a worker."""
+    """Add the series of workers, keyed by the label of their service; `shown` maps uuids to labels of workers."""
     for service, of in workers.items():
         states = Counter[str]()
         for worker in of:
@@ -76,7 +76,7 @@ def _terms(ledger: Ledger) -> dict[str, dict[str, int]]:
 
 
 def write_problems(listed: Listed, shown: Mapping[str, str], into: Exposition) -> None:
-    """Add the number of problems by service, worker and kind; `shown`: by name, the label of a worker.
+    """Add the number of problems for each service, worker and kind; `shown` maps names to labels of workers.
 
     A problem of workers without series counts for its service.
     """
@@ -91,7 +91,7 @@ def write_problems(listed: Listed, shown: Mapping[str, str], into: Exposition) -
 
 
 def write_evidence(verdicts: Sequence[Document], into: Exposition) -> None:
-    """Add the verdict by each class of evidence."""
+    """Add the verdict that follows from each class of evidence."""
     seen = set()
     for each in verdicts:
         about = label(each["service"] or ""), each["evidence"]

@@ -1,9 +1,9 @@
 """The page of metrics: every series, from one survey.
 
-Owns: which workers have series of their own, the labels of services and workers, how often a page is made. Must not
-know: HTTP, files. Invariants: All figures of a page are from one survey. Any number of readers costs at most one page a
-second. A worker that was restarted under its name takes over the series of the dead one, so that restarts make no new
-series.
+Owns: which workers have their own series, the labels of services and workers, how often a page is made. Must not know:
+HTTP, files. Invariants: All figures of a page are from one survey. However many readers there are, at most one page a
+second is made. A worker that was restarted under the same name takes over the series of the dead worker, so that
+restarts make no new series.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MetricsPage:
     """Makes pages. Any thread may ask for one.
 
     Attributes:
-        textfile_failures: how often the page could not be written into a file; None: it is not written into one.
+        textfile_failures: how often the page could not be written into a file; None if there is no such file.
     """
 
     def __init__(
@@ -110,9 +110,9 @@ class MetricsPage:
 
 
 def _shown(workers: Iterable[Worker]) -> dict[str, str]:
-    """Return the label of each worker with series of its own, by uuid: all live ones, and dead ones without successor.
+    """Return, by uuid, the label of each worker that has its own series: live ones, and dead ones without successor.
 
-    A dead worker whose name went to another one has a new name, so each restart would make new series.
+    A dead worker gets a new name when another worker takes its name, so each restart would make new series.
     """
     names: dict[str, str] = {}
     taken = set()

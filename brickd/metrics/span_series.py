@@ -1,9 +1,9 @@
-"""The series of spans: by service with a histogram, by worker with count and sum.
+"""The series of spans: for each service a histogram, for each worker a count and a sum.
 
 Owns: which sums go into which series, the bounds. Must not know: other series, how a page is sent. Invariants: No count
-and no sum goes back while no totals are forgotten, whatever tick length a reading measured, and in whatever order
-workers die and are added up: sums are whole numbers of ticks. A count at a bound is never too high. The text of a
-series is made once.
+and no sum decreases unless totals are forgotten, whatever tick length a reading measured, and in whatever order workers
+die and are merged, because sums are whole numbers of ticks. A count at a bound is never too high. The text of a series
+is made once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OTHERS: tuple[Brick, ...] = ((OTHER, False), (OTHER, True))
 
 @lru_cache(maxsize=16)
 def bounds_of(tick_ns: float) -> bytes:
-    """Return for each bucket of a summary the number of the first bound that its spans do not exceed."""
+    """Return, for each bucket of a summary, the index of the first bound that the bucket's spans do not exceed."""
     ends = [2 ** (_OCTAVE + (bucket + 1) / _PER_OCTAVE) * tick_ns for bucket in range(_reader.BUCKETS - 1)]
     return bytes([*(bisect_left(BOUNDS_NS, end) for end in ends), len(BOUNDS_NS)])
 
@@ -45,7 +45,7 @@ class SpanSeries:
     """The series of all services. Its texts, and the places of bricks, are kept from page to page.
 
     Attributes:
-        exported: the bricks with series of their own, and the tick lengths.
+        exported: the bricks that have their own series, and the tick lengths.
     """
 
     def __init__(self, exported: ExportedSeries) -> None:
@@ -53,10 +53,10 @@ class SpanSeries:
         self._services: dict[str, _Service] = {}
 
     def write(self, workers: Mapping[str, Sequence[Worker]], shown: Mapping[str, str], into: Exposition) -> None:
-        """Add the series of these workers, by the label of their service; `shown`: by uuid, the label of a worker."""
+        """Add the series of these workers, keyed by the label of their service; `shown` maps uuids to labels."""
         self._services = {name: self._services.get(name) or _Service(name) for name in workers}
         self.exported = self.exported.only(workers)
-        # The oldest worker has measured the length of its ticks best.
+        # The oldest worker has measured the length of its ticks most exactly.
         for worker in sorted((each for of in workers.values() for each in of), key=_began):
             self.exported = self.exported.with_tick(worker.reading.clock, worker.reading.tick_ns)
         for name, of in workers.items():
@@ -126,7 +126,7 @@ class _Service:
     def _add(
         self, reading: Reading, exported: ExportedSeries, places: array[int], sums: dict[float, _reader.Durations]
     ) -> tuple[float, list[tuple[int, int, int]]]:
-        """Add a reading to the sums of its tick length; return that length, and its own sums."""
+        """Add a reading to the sums of its tick length; return this length, and the sums of the reading alone."""
         tick_ns = exported.tick(reading.clock, reading.tick_ns) or reading.tick_ns
         rows = self._rows[reading.uuid].rows
         into = sums.setdefault(tick_ns, _reader.Durations())
@@ -176,7 +176,7 @@ class _Service:
 
 
 def _total(sums: Mapping[float, _reader.Durations], number: int) -> tuple[int, float, Sequence[int]]:
-    """Return the count, the seconds and the counts by bound of a place, over all tick lengths."""
+    """Return the count, the seconds and the count per bound of a place, over all tick lengths."""
     rows = [(tick_ns, sums[tick_ns].row(number)) for tick_ns in sorted(sums)]
     ns = sum(ticks * tick_ns for tick_ns, (_, ticks, _, _) in rows) + sum(ns for _, (_, _, ns, _) in rows)
     return (
@@ -191,7 +191,7 @@ def _seconds(ns: float) -> float:
 
 
 def _heads(service: str, brick: str, bounded: bool) -> tuple[list[str], str, str]:
-    """Return the beginnings of the lines of a brick: its buckets, its count, its sum."""
+    """Return the beginnings of a brick's lines: those of its buckets, its count and its sum."""
     family = BOUNDS if bounded else SPANS
     sum_of, count_of = _pair(family, service=service, brick=brick)
     buckets = [] if bounded else LES

@@ -1,8 +1,8 @@
 """The page of metrics in a file, for node_exporter.
 
-Owns: when the file is written and removed, the report of failures. Must not know: the content. Invariants: A reader
-finds a whole page, or no file. A failure leaves the last page, whose age node_exporter shows, is counted, and is logged
-once until the file can be written again.
+Owns: when the file is written and removed, the report of failures. Must not know: what the page contains. Invariants: A
+reader finds a complete page or no file. After a failure, the last page stays, and node_exporter shows its age. The
+failure is counted. It is logged once, and not again until the file can be written again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MODE = 0o644  # node_exporter is another user
 
 
 class Textfile:
-    """Takes snapshots, and writes a page of each.
+    """Takes snapshots, and writes a page for each.
 
     Attributes:
         trouble: why the last page could not be written; None if it was.
@@ -46,6 +46,6 @@ class Textfile:
         self.trouble = None
 
     def remove(self) -> None:
-        """Remove the file, because its numbers no longer change."""
+        """Remove the file, because its values no longer change."""
         with contextlib.suppress(OSError):
             self._path.unlink()

@@ -1,8 +1,8 @@
 """The digests of workers' weights as series.
 
 Owns: which digests are left out. Must not know: how a digest is made. Invariants: A worker has at most one digest at a
-time. Each digest is a new series, which Prometheus keeps for long, so a worker whose digest changes more than
-CHANGES_MAX times in an hour has none, and this is reported.
+time. Each digest is a new series, which Prometheus keeps for a long time. So a worker whose digest changes more than
+CHANGES_MAX times in an hour has no digest, and this is reported.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HOUR_NS = 3_600 * SECOND
 
 
 class _Seen(NamedTuple):
-    """The last digest under a name, and when it changed in the last hour."""
+    """The last digest under a name, and the times at which it changed in the last hour."""
 
     digest: str
     changed_ns: tuple[int, ...] = ()
@@ -39,7 +39,7 @@ class _Seen(NamedTuple):
 
 
 class WeightsInfo:
-    """The digests under each name of a worker, also those of a process that was restarted under this name."""
+    """The digests under each name of a worker. A process that is restarted under the same name continues them."""
 
     def __init__(self, log_event: LogEvent) -> None:
         self._log_event = log_event
@@ -53,7 +53,7 @@ class WeightsInfo:
         now_ns: int,
         into: Exposition,
     ) -> None:
-        """Add the series; `shown` and `digests`: by uuid; `now_ns`: by a monotonic clock."""
+        """Add the series; `shown` and `digests` are keyed by uuid; `now_ns` is the time on a monotonic clock."""
         before, self._seen = self._seen, {}
         for worker in workers:
             uuid = worker.reading.uuid

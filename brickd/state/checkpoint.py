@@ -1,6 +1,6 @@
 """The state of a daemon in a file, as JSON.
 
-Owns: the form of the file, and how the file is replaced. Must not know: the meaning of the state. Invariant: the file
+Owns: the format of the file, and how the file is replaced. Must not know: the meaning of the state. Invariant: the file
 has either its old or its new content, never a mixture.
 """
 

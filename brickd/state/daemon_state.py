@@ -1,8 +1,8 @@
 """The state of a daemon: its workers, totals of removed segments, orders, findings.
 
-Owns: the daemon's state, and its form as a document. Must not know: how the state is stored in a file, when it changes.
-Invariants: The state has no totals of segments that are still read, so that state and segments together count
-everything once. A worker is identified by its uuid. Everything is limited.
+Owns: the daemon's state, and how it is written as a document. Must not know: how the state is stored in a file, when it
+changes. Invariants: The state has no totals of segments that are still being read. So the state and the segments
+together count everything once. A worker is identified by its uuid. Everything is limited.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class Memory:
         known: the workers with a segment, by uuid.
         gone: the totals of removed segments by uuid, in the order of removal.
         older: the sums of totals of segments that were removed earlier, by service and clock.
-        buried: uuids that must not be counted again, because their workers were added to sums or forgotten, or because
-            their segments cannot be removed.
+        buried: uuids that must not be counted again, because their workers were merged into sums or forgotten, or
+            because their segments cannot be removed.
         wishes: the settings of workers, by service.
         newest_event: the number of the last event.
-        closed: whether the daemon ended cleanly, so that there were no later events.
+        closed: whether the daemon ended cleanly, so that no events followed.
         sources: the sources of kernels that are in no file.
-        removed: the workers whose segments were removed and that are in no total.
+        removed: the workers whose segments were removed and which no total includes.
         thresholds: the thresholds of alarms.
         problems: the book of problems.
         unproven: the services and classes of evidence that were reported as unproven.
-        exported: the bricks with series of their own in the metrics.
+        exported: the bricks that have their own series in the metrics.
     """
 
     prefix: str
@@ -70,7 +70,7 @@ class Memory:
     exported: ExportedSeries = ExportedSeries()  # noqa: RUF009
 
     def add_up(self, gone: RetainedTotals) -> RetainedTotals:
-        """Add totals to the sum of their service, or to a common sum if there are too many; return the sum."""
+        """Add totals to the sum of their service, or to a common sum if there are too many sums; return the sum."""
         self.bury(*self.removed.settle(gone.reading.uuid, _counts(gone)))
         key = f"{gone.reading.service}/{gone.reading.clock}"
         if key not in self.older and len(self.older) >= OLDER_MAX:
@@ -86,7 +86,7 @@ class Memory:
         self.buried = [*self.buried, *(uuid for uuid in uuids if uuid not in buried)][-BURIED_MAX:]
 
     def fold(self, found: Iterable[RemovedWorker], taken: Collection[str] = ()) -> list[RemovedWorker]:
-        """Add records of removed workers; return the records of new workers.
+        """Add records of removed workers; return those that are of new workers.
 
         `taken`: the first halves of the uuids of lost segments whose workers continue in other segments, which are
         drained.
@@ -99,7 +99,7 @@ class Memory:
         return new
 
     def supersede(self, begin: Collection[str]) -> None:
-        """Drop the records whose uuids begin with these first halves: their workers continue in other segments."""
+        """Drop the records whose uuids begin with one of these halves: their workers continue in other segments."""
         self.bury(*self.removed.discard(begin))
 
     def limit_removed(self) -> None:
@@ -116,7 +116,7 @@ class Memory:
         self.removed.add(gone.reading.service, True, gone.workers, counts)
 
     def forget(self, uuids: Collection[str] | None = None) -> int:
-        """Drop totals and findings of these dead workers, or of all dead workers; return how many were dropped."""
+        """Drop totals and findings of these dead workers, or of all; return how many workers were dropped."""
 
         def is_meant(each: RetainedTotals) -> bool:
             return uuids is None or each.reading.uuid in uuids
@@ -128,7 +128,7 @@ class Memory:
         added_up = {each.reading.service for each in self.older.values() if is_meant(each)}
         self.gone = {uuid: each for uuid, each in self.gone.items() if uuid not in departed}
         self.older = {key: each for key, each in self.older.items() if not is_meant(each)}
-        # Workers in sums have no uuid in the sums any more.
+        # A sum does not contain the uuids of its workers.
         there = self.known.keys() | self.gone.keys()
         compared = self.compared
         places = [(place, set(finding.workers)) for place, finding in compared.findings.items()]
@@ -158,7 +158,7 @@ class Memory:
         return names | {each.reading.uuid: each.name for each in gone if each.name}
 
     def background(self) -> Background:
-        """Return a copy of the state that a survey needs in addition to the segments."""
+        """Return a copy of the part of the state that a survey needs in addition to the segments."""
         overlays = {uuid: over for uuid, known in self.known.items() if (over := overlay(known.deferred)) is not None}
         begun = {uuid[:16]: uuid for uuid in (*self.known, *self.gone)}
         files = {uuid: known.file for uuid, known in self.known.items() if known.file is not None}
@@ -170,7 +170,7 @@ class Memory:
         )
 
     def copy(self) -> Memory:
-        """Return a copy that shares the known workers. Only the thread that changes these may call this."""
+        """Return a copy that shares the known workers. Only the thread that changes the known workers may call this."""
         return replace(
             self,
             known=dict(self.known),

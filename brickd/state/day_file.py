@@ -1,8 +1,8 @@
-"""The file of the last day: slots of time in cells of equal size, an hour of short ones and two days of long ones.
+"""The file of the last day: slots of time in cells of equal size; short slots for an hour, long slots for two days.
 
-Owns: the file's form, which cell a slot takes, whether a cell is whole. Must not know: the content of a slot.
-Invariants: the file never grows beyond its cells; a slot is written by one call, so a killed daemon leaves each cell
-whole or refused by its checksum; one process at a time writes the file.
+Owns: the file's format, which cell a slot gets, whether a cell is whole. Must not know: the content of a slot.
+Invariants: the file never grows beyond its cells; a slot is written by one call, so after a daemon is killed each cell
+is either whole or has a wrong checksum; only one process at a time writes the file.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SlotPlace(NamedTuple):
 
 
 class DayFile:
-    """An open file, from which slots are read; also written if this process has its lock.
+    """An open file, from which slots are read. If this process has the lock of the file, slots are also written.
 
     Attributes:
         places: the slots of each tier, the oldest first.
@@ -77,7 +77,7 @@ class DayFile:
         return sorted(found)
 
     def append(self, tier: int, began_ns: int, ended_ns: int, content: bytes) -> SlotPlace:
-        """Write the next slot of a tier, in place of its oldest one; or raise OSError."""
+        """Write the next slot of a tier in place of the tier's oldest slot, or raise OSError."""
         places = self.places[tier]
         sequence = places[-1].sequence + 1 if places else 1
         head = _HEAD.pack(_MAGIC, _VERSION, tier, len(content), sequence, began_ns, ended_ns)
@@ -92,7 +92,7 @@ class DayFile:
         return places[-1]
 
     def content(self, place: SlotPlace) -> bytes | None:
-        """Read a slot's content; None: it was replaced, or is damaged."""
+        """Read a slot's content; None if the slot was replaced or is damaged."""
         cell = os.pread(self._fd, CELL_BYTES, _offset(place.tier, place.sequence % CELLS[place.tier]))
         head = cell[: _HEAD.size]
         if len(cell) < _HEAD.size + _CRC.size or _place(head, place.tier, place.sequence % CELLS[place.tier]) != place:
@@ -103,11 +103,11 @@ class DayFile:
         return content if zlib.crc32(content, zlib.crc32(head)) == crc else None
 
     def within(self, tier: int, began_ns: int, ended_ns: int) -> Iterator[SlotPlace]:
-        """The slots of a tier whose middle is in this time, the oldest first."""
+        """The slots of a tier whose middle is within this period, the oldest first."""
         return (each for each in self.places[tier] if began_ns <= (each.began_ns + each.ended_ns) // 2 < ended_ns)
 
     def around(self, tier: int, at_ns: int) -> list[SlotPlace]:
-        """Return the slot of a tier that contains this time, or ended just before; an empty list if there is none.
+        """Return the slot of a tier that contains this time or ended just before it; an empty list if there is none.
 
         The slot of the last seconds is not finished yet.
         """
@@ -120,7 +120,7 @@ def _offset(tier: int, cell: int) -> int:
 
 
 def _place(head: bytes, tier: int, cell: int) -> SlotPlace | None:
-    """The slot in a cell; None: it has no valid head."""
+    """The slot in a cell; None if the cell has no valid head."""
     if len(head) < _HEAD.size:
         return None
     magic, version, of, length, sequence, began_ns, ended_ns = _HEAD.unpack(head)

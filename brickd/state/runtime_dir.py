@@ -1,7 +1,7 @@
 """The runtime directory of one daemon, and the state in it.
 
-Owns: the directory's modes and its lock, which checkpoint is restored. Must not know: the work of a daemon. Invariants:
-Only one process at a time has the directory. No other user can change its content. When a checkpoint that cannot be
+Owns: the directory's mode and its lock, which checkpoint is restored. Must not know: what a daemon does. Invariants:
+Only one process at a time uses the directory. No other user can change its content. When a checkpoint that cannot be
 restored is replaced, it is kept under another name. A checkpoint with another prefix is never replaced.
 """
 
@@ -86,7 +86,7 @@ class Home:
             ) from None
 
     def restore(self, prefix: str) -> bool:
-        """Lock the directory again if it was removed; return whether it was. Any thread may call it.
+        """Lock the directory again if it was removed; return whether it was removed. Any thread may call it.
 
         Raises:
             DaemonRefused: the directory cannot be locked, or its checkpoint now has another prefix.
@@ -101,7 +101,7 @@ class Home:
                 os.close(lock)
                 raise
             lost, self._lock = self._lock, lock
-            # to close a descriptor of the same file would release the lock
+            # closing another descriptor of the same file would release the lock
             if not os.path.samestat(os.fstat(lost), os.fstat(lock)):
                 os.close(lost)
             return True
@@ -121,7 +121,7 @@ class Home:
         os.close(self._lock)
 
     def memory(self, prefix: str) -> tuple[Memory, str]:
-        """Return the state of an earlier daemon, and why it is lost ("" if it is not).
+        """Return the state of an earlier daemon, and why the state is lost ("" if it is not).
 
         Raises:
             DaemonRefused: the state has another prefix, has a later version, or cannot be read.
