@@ -180,7 +180,7 @@ def logged_since(shared: Shared, file: str, since: int) -> str:
 
 
 def ended(changed: bytearray) -> bytes:
-    """Mark the worker of a segment as ended, so that the daemon reads the whole segment at once."""
+    """Mark the worker of a segment as ended, so that the daemon reads the whole segment immediately."""
     struct.pack_into("<Q", changed, place(changed, "process") + forge.later("process", "ended"), 1)
     return bytes(changed)
 

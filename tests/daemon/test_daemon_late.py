@@ -119,7 +119,7 @@ def test_workers_continue_start_and_end_while_the_daemon_is_stopped(worker: Star
 
 @contextlib.contextmanager
 def cramped(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Running, Path]]:
-    """Start a daemon whose runtime directory has 64 KiB, all used by one file; its socket is elsewhere."""
+    """Start a daemon whose runtime directory has 64 KiB, which one file fills; the daemon's socket is elsewhere."""
     directory = runtime().directory
     monkeypatch.setenv("BRICKD_SOCKET", f"{directory}.socket")
     fill = f"mount -t tmpfs -o size=64k,mode=700 none {directory} && head -c 65536 /dev/zero >{directory}/filler"

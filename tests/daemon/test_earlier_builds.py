@@ -89,7 +89,7 @@ class Recording:
 
 @pytest.fixture
 def worker(earlier: Earlier) -> Iterator[Callable[[int, bool], Recording]]:
-    """Starts a worker with a number, with the earlier or the current agent."""
+    """Starts a worker with this index, with the earlier or the current agent."""
     begun: list[subprocess.Popen[str]] = []
 
     def start(number: int, ours: bool) -> Recording:

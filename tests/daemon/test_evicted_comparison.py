@@ -36,7 +36,7 @@ def tables() -> WorkerNames:
 
 
 def full(numerics: Numerics) -> None:
-    """Let another worker send so many fingerprints that the first ones are evicted."""
+    """Let another worker send enough fingerprints to evict the first ones."""
     another = numerics.producer("c", "api", tables, "")
     while not numerics.evicted:
         another.receive(CheckedRecord(off(9), site=OFF, step=9).slots())

@@ -1,7 +1,7 @@
 """Dead segments, with any order of steps: at any time, each span is either shown once or counted once as removed.
 
 Workers are dead from the start, so their work is known. Other processes write a record of a segment, unlink the
-segment, or die in between. Some copy a segment, so that two files have its uuid. A daemon attaches, saves totals,
+segment, or die in between. Some also copy a segment, so that two files have its uuid. A daemon attaches, saves totals,
 removes segments, is killed before or after its checkpoint, and starts again. A person forgets and prunes workers.
 """
 

@@ -101,7 +101,7 @@ def read(content: bytes) -> tuple[dict[int, Track], protobuf.Message | None]:
 
 
 def annotated(event: protobuf.Message, sequence: Sequence) -> dict[str, Any]:
-    """Return the annotations of an event, by name."""
+    """Return the annotations of an event, keyed by name."""
     found = {}
     for one in map(protobuf.message, event[4]):
         key = sequence.keys[one[1][0]]

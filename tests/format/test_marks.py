@@ -46,7 +46,7 @@ def recorded(worker: Start, prefix: str, source: str, **environment: str) -> Rea
 
 
 def marks(of: Reading) -> dict[tuple[str, ...], int]:
-    """Return the count of each mark, by the names and units on the path to it."""
+    """Return the count of each mark, keyed by the names and units on the path to the mark."""
 
     def way(path: CallPath) -> tuple[str, ...]:
         above = of.paths[path.parent] if path.parent >= 0 else None

@@ -22,7 +22,7 @@ from brickd.metrics.textfile import Textfile
 from brickd.model.survey_snapshot import Snapshot
 from brickd.shm.segment_files import find
 
-# 60 bricks, of which the first ones take the least time.
+# 60 bricks; the first ones take the least time.
 MANY = """
 for number in range(60):
     brick.brick(f"b{number}").record(1000 * (number + 1))
@@ -51,7 +51,7 @@ def of_services(of: Series) -> Series:
 
 
 def after_deaths(daemon: Running, address: str, many: int) -> Series:
-    """Return a page after so many segments of dead workers were removed."""
+    """Return a page after this number of dead workers' segments were removed."""
 
     def died() -> list[Series]:
         of = page(address)

@@ -45,7 +45,7 @@ def whole(merged: Tree, *, layers: bool = False) -> dict[str, Any]:
 
 
 def nodes(made: MadeUp, *more: MadeUp, layers: bool = False) -> dict[str, Node]:
-    """Return the nodes by their names, which must be unique."""
+    """Return the nodes, keyed by name; names must be unique."""
     return {node.place.name: node for node in tree(named([made, *more]), layers=layers).nodes}
 
 

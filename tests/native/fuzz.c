@@ -209,7 +209,7 @@ static void recorder_begin(struct brick_recorder *to, struct brick_spool *spool)
         wrong("no recording");
 }
 
-/* Checks that a recording ends with END, after complete chunks that have at most as many slots as were drained. */
+/* Checks that a recording ends with END, after complete chunks, which have no more slots than were drained. */
 static void check_recording(struct brick_recorder *from)
 {
     int fd = dup(from->fd);

@@ -29,7 +29,7 @@
 
 #define COUNT 5
 #ifndef LARGE
-#define LARGE (UINT64_C(1) << 23) /* the size of the last tensor in bytes: no machine reads so much in one slice */
+#define LARGE (UINT64_C(1) << 23) /* the size of the last tensor in bytes: no machine reads all of it in one slice */
 #endif
 
 static uint8_t *large;

@@ -1,5 +1,4 @@
-"""Places where NaN and infinities begin are found at once, without another worker, unless they are part of the
-design."""
+"""Places where NaN and infinities begin are found immediately, without another worker, unless they are by design."""
 
 from __future__ import annotations
 
@@ -99,8 +98,8 @@ def test_sites_and_services_are_judged_separately() -> None:
 
 
 def counts(window: _reader.Fingerprints) -> dict[int, tuple[int, ...]]:
-    """For each worker, return the number of fingerprints; also, for NaN, Inf and -Inf, the first fingerprint and the
-    number.
+    """Return, for each worker, the count of all fingerprints; then for NaN, Inf and -Inf, the first fingerprint and the
+    count.
     """
     return {row[2]: (row[3], *row[4], *row[5], *row[6]) for row in window.births()}
 

@@ -1,4 +1,4 @@
-"""The state of a site follows from its counts; tests each limit, and the order of the states."""
+"""The state of a site, which follows from its counts: each limit, and the order of the states."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ class Tensor:
 
 
 class DynamicCache:
-    """A cache with these numbers of tokens, by layer."""
+    """A cache with this number of tokens for each layer."""
 
     def __init__(self, *tokens: int) -> None:
         self.tokens = list(tokens)

@@ -157,7 +157,7 @@ def test_rows_are_compared_without_a_daemon(worker: Start) -> None:
 
 
 def unknown(daemon: Running) -> dict[str, int]:
-    """The number of sites with unknown rows, by reason."""
+    """The number of sites with unknown rows, keyed by reason."""
     return dict(by_row(daemon)["unknown"])
 
 

@@ -51,7 +51,7 @@ def calls(of: Left) -> RowCalls:
 
 
 def unknown(of: Left) -> dict[str, dict[Place, int]]:
-    """Return the calls without rows, by reason and site."""
+    """Return the number of calls without rows, keyed by reason and site."""
     return {why: {(name, layer): n for (name, layer), n in sites.items()} for why, sites in calls(of).unknown.items()}
 
 

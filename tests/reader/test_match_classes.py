@@ -30,13 +30,13 @@ def matched(*workers: Sequence[CheckedRecord]) -> Matched:
 
 
 def by_content(*workers: Sequence[CheckedRecord]) -> dict[int, MatchRow]:
-    """Return the unequal rows, by content."""
+    """Return the unequal rows, keyed by content."""
     contents = [each.ticks for records_ in workers for each in records_]
     return {contents[row.members[0].number]: row for row in matched(*workers).rows}
 
 
 def apart(*workers: Sequence[CheckedRecord]) -> dict[int, tuple[int, list[int]]]:
-    """Return the diverging workers by content, and the worker with which they are compared."""
+    """Return, for each content, the diverging workers and the worker with which they are compared."""
     return {
         content: (
             row.members[row.against].worker,

@@ -24,7 +24,7 @@ def add_records(fingerprints: _reader.Fingerprints, records: Sequence[CheckedRec
 
 
 def unlike(content: int, what: int, site: int = 1) -> list[CheckedRecord]:
-    """Return two fingerprints for one input, of which the second differs."""
+    """Return two different fingerprints for one input."""
     return [CheckedRecord(tensor(content, each), (Tensor(1_000 + content),), site=site) for each in (USUAL, what)]
 
 

@@ -65,7 +65,7 @@ LEFT = {
 
 @dataclass
 class Made:
-    """Slots with small values in preserved fields and random words in all other fields; also the kind of each slot."""
+    """Slots, and their kinds: preserved fields have small values, and all other fields have random words."""
 
     seed: int
     slots: bytearray = field(default_factory=bytearray)
@@ -515,7 +515,7 @@ def test_a_piece_written_in_parts_is_redacted_once(redacts: bool) -> None:
 
 @functools.cache
 def made_of_many() -> Made:
-    """Return so many checksums that one of them is divided between two pieces (cached, because this is slow)."""
+    """Return enough checksums that one of them is divided between two pieces; cached, because this is slow."""
     made = Made(9)
     while len(made.slots) < (4 * 4096 + 1_000) * SLOT:
         made.checked()

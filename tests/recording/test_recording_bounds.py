@@ -108,7 +108,7 @@ def test_the_configured_number_of_files_is_kept_and_earlier_ones_are_counted(pat
         (1, ["run.1.brick", "run.2.brick"]),
         (2, ["run.2.brick", "run.3.brick"]),
     ]
-    # When a new file begins, the file before it is closed at once; the newest file stays open.
+    # When a new file begins, the file before it is closed immediately; the newest file stays open.
     ended = [(file, read(file.read_bytes()).end.ended, locked(file)) for file in sorted(path.parent.iterdir())]
     assert [each[1:] for each in ended] == [(True, False), (False, True)]
     volumes.end(b"{}")

@@ -43,7 +43,7 @@ def golden(minor: str = "1.0") -> bytes:
 
 @functools.cache
 def field(record: str, name: str) -> tuple[int, str, int]:
-    """Return offset, code and size of a field of a struct, also of a field that a later minor version added."""
+    """Return offset, code and size of a struct's field, even if a later minor version added the field."""
     rows = [*_reader.layout(), *_reader.later()]
     ((offset, count, code),) = [row[2:] for row in rows if row[:2] == (record, name)]
     return offset, code, count * struct.calcsize(code)

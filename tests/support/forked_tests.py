@@ -3,8 +3,8 @@
 Owns: which process runs which test, and how its results come back. Must not know: what a test does.
 
 The parent collects all tests once, forks the processes, hands out chunks of tests and reports the results. The parent
-runs no test itself, so it can fork a process at any time, also to replace a process that crashed. A process requests
-the next chunk before it runs its last test, because a test's teardown depends on the next test.
+runs no test itself, so it can fork at any time, for example to replace a process that crashed. A process requests the
+next chunk before it runs its last test, because a test's teardown depends on the next test.
 
 A value that a test file computes at its import is the same in all processes, so it cannot be a unique name.
 """

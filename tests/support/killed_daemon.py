@@ -44,7 +44,7 @@ class DyingDaemon:
             yield self.effects[-1]
 
     def stop(self) -> bool:
-        """Stop the daemon at once; return False if it has already ended."""
+        """Suspend the daemon immediately; return False if it has already ended."""
         self.process.send_signal(signal.SIGSTOP)
         if self.process.returncode is not None:
             return False

@@ -56,7 +56,7 @@ class Machine:
             self.loop.memory.older.clear()
 
     def window(self, found: Survey | None = None) -> dict[str, int]:
-        """Return the number of spans in the window, by brick."""
+        """Return the number of spans in the window, keyed by brick."""
         window = self.windows.over((found or self.survey()).workers, self.now_ns + 1, 60 * SECOND)
         assert window is not None
         return {each.name: each.row["count"] for each in bricks(window.workers) if each.row["count"]}

@@ -62,7 +62,7 @@ def asked(*arguments: str) -> dict[str, Any]:
 
 
 def spans() -> dict[str, tuple[str, int]]:
-    """Return the name and the number of summarized spans of each worker, by uuid."""
+    """Return the name and the number of summarized spans of each worker, keyed by uuid."""
     listed = document("workers")["workers"]
     return {each["uuid"]: (each["name"], each["ledger"]["spans"]["summarized"]) for each in listed}
 
@@ -126,7 +126,7 @@ class Server:
 
 
 class Load:
-    """Sends requests one after the other, of which none may fail."""
+    """Sends requests one after the other; none of them may fail."""
 
     def __init__(self, server: Server) -> None:
         self.failed: list[str] = []

@@ -74,7 +74,7 @@ class Orders:
 
 
 class Daemon(SharedMemory):
-    """A daemon without a loop, as the API sees it: it executes settings at once."""
+    """A daemon without a loop, as the API sees it: it applies settings immediately."""
 
     source: Source = "daemon"
 

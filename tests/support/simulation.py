@@ -97,7 +97,7 @@ class Writer:
 
     Attributes:
         history: the readable records, in the order in which they became readable.
-        dropped: the events that had no room, by kind.
+        dropped: how many events had no room, keyed by kind.
     """
 
     def __init__(self, prefix: str, number: int, now: Callable[[], int], *, slow: bool) -> None:
@@ -369,7 +369,7 @@ def append(prefix: str, fd: int) -> bool:
 
 
 class Killed(BaseException):
-    """Raised instead of SIGKILL: the daemon stops at once."""
+    """Raised instead of SIGKILL: the daemon stops immediately."""
 
 
 @dataclass

@@ -52,7 +52,7 @@ def record(piece: Piece, sequence: int = 1) -> bytes:
 
 
 def texts(of: Sources) -> dict[int, bytes]:
-    """Return all texts in the store, by hash."""
+    """Return all texts in the store, keyed by hash."""
     found = {hash_: of.read(hash_) for hash_ in of.heads()}
     return {hash_: source.text for hash_, source in found.items() if source is not None}
 

@@ -33,7 +33,7 @@ def copied(to: Path) -> Path:
 
 
 def edited(tree: Path, version: str, minor: int) -> Path:
-    """Give a copy another version, whose segments have this minor version of the format."""
+    """Give a copy of the source tree another version, and its format this minor version."""
     (tree / "agent" / "VERSION").write_text(f"{version}\n")
     header = tree / "agent" / "include" / "brick_shm.h"
     text, changed = re.subn(r"(?m)^#define BRICK_MINOR \d+$", f"#define BRICK_MINOR {minor}", header.read_text())

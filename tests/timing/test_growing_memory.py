@@ -20,7 +20,7 @@ from brickd.model.workers import Survey, Usage
 
 SECOND, MIB = 1_000_000_000, 1 << 20
 THRESHOLDS = Thresholds().with_({"memory_over": 600, "memory_growth": 1})
-# A function that returns the MiB of a worker after a number of minutes.
+# A function that returns a worker's memory in MiB after this number of minutes.
 Course = Callable[[float], float]
 
 

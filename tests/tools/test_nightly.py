@@ -1,4 +1,4 @@
-"""scripts/nightly: each step runs once per seed, also after interruptions."""
+"""scripts/nightly: each step runs once per seed, even after interruptions."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from brickd.shm import _reader
 
 
 def weights(generation: int = 1, *, ticks: int = 0, **sites: int | Tensor) -> list[CheckedRecord]:
-    """Return the records of a worker's tensors, by name."""
+    """Return the records of a worker's tensors, keyed by name."""
     of = {"embed": EMBED, "norm": NORM, "mlp": MLP}
     return [
         CheckedRecord(

@@ -34,7 +34,7 @@ Drawn = Callable[..., list[list[int]]]
 
 @pytest.fixture
 def draws(compiled: Callable[..., Path], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Drawn:
-    """Return the numbers of the sampled requests, for each first epoch and each prompt of all sets."""
+    """Return the indexes of the sampled requests, for each first epoch and each prompt of all sets."""
     program = compiled("epochs", (ROOT / "tests" / "native" / "epochs.c", *WRITER))
     key = tmp_path / "key"
     key.write_text("0123456789abcdef8796a5b4c3d2e1f0fedcba9876543210")

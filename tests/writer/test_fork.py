@@ -13,7 +13,7 @@ from brickd.shm.segment import open_segment
 
 pytestmark = pytest.mark.interpreter
 
-# Forks by Python, by the C library and by the system call itself. The interpreter lock is held, also in the child.
+# Forks by Python, by the C library and by the system call itself. The interpreter lock is held, even in the child.
 FORKS = {
     "python": "os.fork()",
     "libc": "ctypes.PyDLL(None).fork()",

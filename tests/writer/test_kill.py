@@ -161,7 +161,7 @@ def test_a_death_while_an_event_is_written_leaves_only_it_unpublished(
     assert [each["sequence"] for each in events] == list(range(1, at))
     assert [each["kind"] for each in events] == [(3, 3, 5, 4)[n % 4] for n in range(at - 1)]
     at_the_head = event_slots(dead.file, [at - 1], number)
-    # The reader uses the record at the head if the number of the record shows that it is complete.
+    # The reader uses the record at the head if its sequence number shows that the record is complete.
     assert [each["sequence"] for each in records.events(at_the_head)[0] if each["sequence"]] == [at] * whole
 
 
