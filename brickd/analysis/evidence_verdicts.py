@@ -1,9 +1,9 @@
 """The verdicts on a service, one per class of evidence: equal, diverged or unproven.
 
 Owns: the three verdicts, how long a comparison counts as proof, why a class is unproven, the next command to run. Must
-not know: how workers are compared, screens. Invariants: A class is never equal if nothing was compared. Every unproven
-class has a reason in words. Weights are equal only if every watched weight of every worker was compared. A finding
-makes its class diverged, even if the comparison is old.
+not know: how workers are compared, screens. Invariants: A class is never equal if nothing was compared. For every
+unproven class, the verdict says why. Weights are equal only if every watched weight of every worker was compared. A
+finding makes its class diverged, even if the comparison is old.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from brickd.base.json_values import U64_MAX, flag, listed, optional, require, te
 from brickd.base.timestamps import rfc3339
 from brickd.base.units import SECOND, duration, plural
 
-# A condition may be absent in one check and return in the next, so a problem does not end at once. After a restart of
-# the daemon, too, it takes some time until stragglers are found again.
+# A condition may be absent in one check and return in the next, so a problem does not end at once. After a restart, the
+# daemon also needs some time to find stragglers again.
 AWAY_NS = 120 * SECOND
 KEPT_NS = 3_600 * SECOND  # how long an ended problem stays in the book
 ENTRIES_MAX = 512
@@ -214,7 +214,7 @@ _ENTRY = ("since_ns", "seen_ns", "ended_ns", "notified", "silenced_until_ns", "c
 
 
 def _make_room(entries: dict[str, Entry], here: Collection[str]) -> bool:
-    """Drop the problem that ended first, unless this check found it; return whether a problem was dropped."""
+    """Of the ended problems that this check did not find, drop the one that ended first; False: there is none."""
     over = [
         (each.ended_ns, id_)
         for id_, each in entries.items()

@@ -37,7 +37,7 @@ class Orders(Protocol):
 
 
 class Served(World, Protocol):
-    """A daemon: a world, its events, and its controls."""
+    """A daemon: its data (a world), its events, and its controls."""
 
     @property
     def events(self) -> Log:

@@ -120,7 +120,7 @@ class Connection(H11Protocol):
     """uvicorn's HTTP protocol, with a deadline for each turn of the client.
 
     Attributes:
-        waited_since: when the client's turn began, by the loop's clock; infinity while it is the daemon's turn.
+        waited_since: when the client's turn began, on the loop's clock; infinity while it is the daemon's turn.
     """
 
     def __init__(self, *arguments: Any, room: ClientPlaces, **more: Any) -> None:

@@ -118,7 +118,7 @@ async def _body(request: Request, limits: Limits) -> bytes:
 
 
 def query_pairs(what: str, text: bytes) -> list[tuple[str, str]]:
-    """Parse a query or an encoded body into pairs; raise WrongQuestion if it is neither."""
+    """Parse a query or an encoded body into pairs; raise WrongQuestion if the text is neither."""
     try:
         return parse_qsl(text.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="surrogateescape")
     except ValueError as error:

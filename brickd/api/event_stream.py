@@ -2,8 +2,8 @@
 
 Owns: when each event is sent, how slow readers are treated, the number of readers. Must not know: the documents,
 sockets. Invariants: A slow reader does not delay other readers and uses no memory: the reader misses events, and
-receives their number. After a request to end, a stream ends by itself. A failure is sent as the last event, which is an
-error.
+receives the count of missed events. After a request to end, a stream ends by itself. A failure is sent as the last
+event, which is an error.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class EventStream(StreamingResponse):
 
 
 async def events(reader: Reader, log: Log, begin: int | float) -> AsyncGenerator[bytes]:
-    """Send the events after a number, or those of the last seconds; then send new events."""
+    """Send the events after the event with a number, or those of the last seconds; then send new events."""
     with log.watched(reader.waker()):
         while not reader.ended:
             reader.woken.clear()

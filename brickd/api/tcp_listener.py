@@ -46,7 +46,7 @@ class TcpListener:
         self.address = f"{self._name}:{self.socket.getsockname()[1]}"
 
     def is_meant(self, host: str) -> bool:
-        """Whether a Host header names this machine. A web page with a name that resolves to it sends that name."""
+        """Whether a Host header names this machine. A web page whose name resolves to it sends its own name."""
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
         return name.lower() in _NAMES or name == self._name
 

@@ -44,7 +44,7 @@ class CpuSharing:
     def of(self, cpus: Mapping[int, int]) -> dict[int, int]:
         """For each process, return the other process that ran most on its processor since the last call.
 
-        `cpus`: the only processor of each process. The first call returns nothing, and so does the first call after one
+        `cpus`: the only processor of each process. The first call returns nothing. So does a call that follows a call
         with empty `cpus`.
         """
         before, self._before = self._before, {}

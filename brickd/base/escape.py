@@ -2,8 +2,8 @@
 
 Owns: which characters are visible, the escapes of all other characters, the width on a terminal. Must not know: the
 origin and meaning of a string. Invariants: The result of `text` has only visible characters and ASCII spaces, so it
-cannot move a cursor, hide text or reorder it. `text` leaves its own output unchanged. A cut string is never longer than
-its limit. The result is ambiguous, because a backslash is not escaped: only JSON has the exact string.
+cannot move a cursor, hide text or reorder text. `text` leaves its own output unchanged. A cut string is never longer
+than its limit. The result is ambiguous, because a backslash is not escaped: only JSON has the exact string.
 """
 
 import unicodedata

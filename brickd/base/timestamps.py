@@ -39,7 +39,7 @@ class UnclearTimeError(ValueError):
 
 
 def parse_time(text: str, now_s: float | None = None) -> float:
-    """Parse a time as seconds since 1970. A time of the day is the last one that has passed, in local time.
+    """Parse a time as seconds since 1970. A time of day stands for the last such time that has passed, in local time.
 
     >>> parse_time("@12.5"), parse_time("1970-01-02T00:00Z"), parse_time("1970-01-01T01:00:00+01:00")
     (12.5, 86400.0, 0.0)
@@ -69,7 +69,7 @@ def parse_time(text: str, now_s: float | None = None) -> float:
 
 
 def _instants(naive: datetime) -> list[float]:
-    """Return the seconds since 1970 at which clocks show a local time: one, two if they are set back then, or none."""
+    """Return the seconds since 1970 at which clocks show a local time: one; two if they are set back then; or none."""
     before, after = (naive.replace(fold=fold).timestamp() for fold in (0, 1))
     return [before] if before == after else [before, after] if before < after else []
 

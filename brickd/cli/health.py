@@ -107,10 +107,7 @@ def _line(judged: Sequence[Condition], well: bool, screen: Screen) -> str:
 
 
 def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> list[Condition]:
-    """Judge a status; `missing` describes a daemon that does not answer.
-
-    None: the daemon answers, or never ran.
-    """
+    """Judge a status; `missing`: the daemon that does not answer. It is None if the daemon answers or never ran."""
     workers = status["workers"]
     died = sum(worker["together"] for worker in workers if worker["state"] == "died")
     quarantined = sum(worker["together"] for worker in workers if worker["state"] == "quarantined")

@@ -161,7 +161,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _timed(records: Sequence[dict[str, Any]], newest_ns: int | None) -> list[dict[str, Any]]:
-    """Return the records with their time relative to the newest record, in microseconds; None if it has no time."""
+    """Return the records with their time relative to the newest record, in microseconds (None without a time)."""
     times = (each["since_start_ns"] for each in records)
     return [
         each | {"at_us": None if time is None or newest_ns is None else (time - newest_ns) / 1_000}

@@ -217,7 +217,7 @@ def _connected(place: Path) -> socket:
 
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        # With settimeout, connect() would fail at once if the backlog is full, instead of waiting.
+        # If the backlog is full, connect() with settimeout would fail immediately instead of waiting.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _CONNECT_SECONDS, 0))
         connection.connect(os.fspath(place))
     except OSError as error:

@@ -40,7 +40,7 @@ class Admission:
         self._give_up, self._bury = give_up, bury
 
     def admit(self, file: str, now_ns: int, *, marks: bool) -> Attached | None:
-        """Lock and open a file; None if there is nothing to drain in it. Raise SegmentRefused.
+        """Lock and open a file; return None if there is nothing to drain in it. Raise SegmentRefused.
 
         With `marks`, the file is marked, so that the worker leaves the segment for a daemon when the worker ends.
         """

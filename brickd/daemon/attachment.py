@@ -95,7 +95,7 @@ class Attached:
 
     @property
     def owner(self) -> Attached:
-        """The segment in which the worker continues, or this segment."""
+        """The segment in which the worker continues; if there is none, this segment."""
         return self if self.heir is None else self.heir.owner
 
     @property
@@ -120,7 +120,7 @@ class Attached:
 
     @property
     def name(self) -> str:
-        """The worker's name, or the file's name before it has one."""
+        """The worker's name; the file's name as long as the worker has none."""
         return self.known.name or self.segment.name
 
     def is_of(self, names: Collection[str]) -> bool:
@@ -211,14 +211,17 @@ class Attached:
         self.deferred.settle(self.segment.now().tick_ns, complete=complete)
 
     def _miss_finalizes(self) -> None:
-        """Count open starts as orphaned if the worker dropped a finalize, which may have closed them."""
+        """Count open starts as orphaned if the worker dropped a finalize that may have closed them."""
         dropped = self.segment.dropped(_reader.KIND_FINALIZE)
         if dropped > self.known.finalizes_dropped:
             self.known.finalizes_dropped = dropped
             self.deferred.orphan()
 
     def exhaust(self) -> bool:
-        """Read the rings of a dead worker; return False before their end. Raise SegmentRefused if they are invalid."""
+        """Read the rings of a dead worker; return False until their end.
+
+        Raise SegmentRefused if they are invalid.
+        """
         self.drain.salvage()
         quiet, begun = 0, self.drain.read
         while self.drain.read - begun < _LAST_BYTES:

@@ -51,8 +51,8 @@ LOOK_NS = 5 * SECOND
 # of the loop's time. Another user may put 100,000 files into the directory; listing them takes 0.05 s (0.4 s the first
 # time).
 LOOK_RESTS = 50
-# How long one tick may drain. What remains waits for the next tick. In this time, 40,000 events per second fill a ring
-# of the usual size.
+# How long one tick may drain. What remains waits for the next tick. A rate of 40,000 events per second fills a ring of
+# the usual size in this time.
 TICK_NS = SECOND // 10
 
 _TURN_SECONDS = 0.01  # how long to wait for readers of segments, which may overlap forever
@@ -267,7 +267,8 @@ class Collector:
     def _empty(self, records: bytes) -> None:
         """Make room for more records after these records are saved.
 
-        A reader of segments reads the state first and then the file. So the file must not be truncated in between.
+        A reader of segments reads the state first, then the file of records. So this file must not be truncated in
+        between.
         """
         self._unsaved.dirty = True  # so that the state is saved again until the file is empty
         if self.roster.reading.acquire(timeout=_TURN_SECONDS):

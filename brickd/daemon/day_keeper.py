@@ -123,7 +123,7 @@ class DayKeeper:
 
 
 def _places(file: DayFile, began_ns: int, ended_ns: int) -> list[SlotPlace]:
-    """Return the slots that answer for a time, in order; if all are longer, the one around the middle of the time."""
+    """Return the slots that answer for a period, in order; if all are longer than it, the one around its middle."""
     short = file.places[_SHORT]
     long = [each for each in file.within(_LONG, began_ns, ended_ns) if not short or each.began_ns < short[0].began_ns]
     rest_ns = long[-1].ended_ns if long else 0

@@ -70,18 +70,18 @@ class Roster:
         return [each for each in self.attached.values() if each.stage is Stage.DRAINED]
 
     def held(self, goes_on: Callable[[], bool] = lambda: True) -> Held:
-        """Return the known files, for readers in other threads, while `goes_on` returns True; under the lock."""
+        """Return the known files, for readers in other threads, while `goes_on` returns True; needs the lock."""
         ours = {each.segment.identifier: each.segment for each in self.attached.values()}
         drained = [each.segment for each in self.drained() if each.heir is None]
         accounts = {each.segment.identifier: each.account for each in self.attached.values()}
         return Held(ours, drained, self.directory.refused(), self.directory.others, accounts, goes_on)
 
     def background(self, now_ns: int) -> Background:
-        """Return the state that readers of segments need; under the lock."""
+        """Return the state that readers of segments need; the caller must hold the lock."""
         return replace(self.memory.background(), added=self._merged.by_aggregate(now_ns))
 
     def record(self, rings: Rings | None) -> None:
-        """Copy records into a recording from now on; None stops this; under the lock."""
+        """Copy records into a recording from now on; None stops this. The caller must hold the lock."""
         self.rings = rings
         for each in self.drained():
             if rings is None:
@@ -89,11 +89,11 @@ class Roster:
             self._command(each)
 
     def of_service(self, service: str) -> list[Attached]:
-        """Return the drained segments of a service; under the lock."""
+        """Return the drained segments of a service; the caller must hold the lock."""
         return [each for each in self.drained() if each.service == service]
 
     def command(self, service: str) -> None:
-        """Apply the settings of a service to its workers; under the lock."""
+        """Apply the settings of a service to its workers; the caller must hold the lock."""
         for each in self.of_service(service):
             self._command(each)
 
@@ -105,7 +105,7 @@ class Roster:
             return recorded or any(wish.spans for wish in self.memory.wishes.values())
 
     def follow(self) -> None:
-        """Apply the settings of fingerprints to new sites; under the lock."""
+        """Apply the settings of fingerprints to new sites; the caller must hold the lock."""
         for each in self.drained():
             each.follow()
 
@@ -218,7 +218,7 @@ class Roster:
         return True
 
     def forget(self, uuids: Collection[str]) -> None:
-        """Drop the totals of some gone workers; under the lock."""
+        """Drop the totals of some gone workers; the caller must hold the lock."""
         for uuid in uuids:
             self.memory.drop(self.memory.gone.pop(uuid))
 

@@ -128,13 +128,13 @@ class World(Protocol):
         """Return when the survey was made, since 1970."""
 
     def day(self, began_ns: int, ended_ns: int) -> DaySlot | None:
-        """Return what services did in a time since 1970, as far as it is kept; None: unknown.
+        """Return the work of services in a period (since 1970), as far as it is stored; None if unknown.
 
-        If the time is shorter than a slot, return the slot that contains its middle.
+        If the period is shorter than a slot, return the slot that contains its middle.
         """
 
     def day_slots(self, began_ns: int, ended_ns: int, *, work: bool) -> Iterable[DaySlot]:
-        """Return the slots of a time since 1970, the oldest first; `work`: with the work of each worker."""
+        """Return the slots of a period (since 1970), the oldest first; `work`: include the work of each worker."""
 
     def stragglers(self) -> StragglerVerdict | None:
         """Return the stragglers; None if workers are not compared continuously."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-# The worst state comes first. Broken: spans are lost or cannot be read. Advice: nothing is lost yet, or the loss is
+# The worst state comes first. Broken: spans are lost or cannot be read. Advice: nothing is lost yet, or the state is
 # intended.
 State = Literal["broken", "advice", "ok"]
 STATES: tuple[State, ...] = ("broken", "advice", "ok")

@@ -31,7 +31,7 @@ def profile(totals: Iterable[PlaceTotal], words: Iterable[str], period_ns: tuple
     Args:
         totals: one sample for each worker and place.
         words: notes for the reader.
-        period_ns: its begin since 1970, and its length; None: unknown.
+        period_ns: the begin of the period since 1970, and its length; None if unknown.
     """
     return _Message().of(totals, words, period_ns)
 

@@ -49,7 +49,7 @@ class Background:
         return self.begun.get(took.to_bytes(8, "little").hex()) if took else None
 
     def overlay(self, uuid: str, before: str | None) -> Overlay | None:
-        """Return the deferred work of a worker, by the uuid of its segment or else of its lost segment."""
+        """Return the deferred work of a worker, found by the uuid of its segment or else of its lost segment."""
         if (found := self.overlays.get(uuid)) is not None or before is None:
             return found
         if before not in self.gone:

@@ -102,8 +102,8 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[BrickTotals]
                 row["flops"] += launches.row["flops"]
             latency, worst = latency_of[key] if bounded else None, names[row["worst"]]
             result.append(BrickTotals(name, categories[name], part, bounded, row, latency, worst))
-    # The order uses whole nanoseconds, as shown, because two readings of the same spans may differ by less. If times
-    # are equal, spans outside of layers (None) come first.
+    # The order uses whole nanoseconds, as the screen does, because two readings of the same spans may differ by less.
+    # If times are equal, spans outside of layers (None) come first.
     return sorted(result, key=lambda b: (-round(b.row["self_ns"]), b.name, b.bounded, b.group is not None, b.group))
 
 

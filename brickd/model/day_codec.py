@@ -62,7 +62,10 @@ def _text(of: DaySlot) -> str:
 
 
 def decode(body: bytes, began_ns: int, ended_ns: int, *, work: bool = True) -> DaySlot:
-    """Decode the output of `encode`; with `work`, decode the work of each worker too. ValueError: it is invalid."""
+    """Decode the output of `encode`; with `work`, also the work of each worker.
+
+    ValueError: the slot is invalid.
+    """
     with validating():
         found = document(zlib.decompressobj().decompress(body, _BODY_MAX), _BODY_MAX)
         tables = _tables(text(found["tables"]))
@@ -117,7 +120,7 @@ def _dense(sparse: Any) -> tuple[int, ...]:
 
 
 def _folded(reading: Reading, most: int) -> tuple[Reading, int]:
-    """Return the reading with only its recorded paths (the `most` with the most time), and how many paths it lost.
+    """Return the reading with about `most` of its recorded paths, those with the most time, and how many it lost.
 
     Times of the other paths are added to path 0, `other`, if they are in ticks. For other units, there is no such path.
     """

@@ -78,7 +78,7 @@ class DayHistory:
         self.total: DaySlot | None = None
 
     def rows(self, slots: Iterable[DaySlot]) -> Iterator[HistoryRow]:
-        """Yield the rows. Slots are in one row if their middles are in the same multiple of `every_ns`."""
+        """Yield the rows. Slots are in one row if their middles are in the same interval of `every_ns`."""
         for _, group in groupby(slots, key=lambda each: (each.began_ns + each.ended_ns) // 2 // self._every_ns):
             yield self._row(group)
 

@@ -65,13 +65,13 @@ class DaySlot:
     """A slot.
 
     Attributes:
-        began_ns, ended_ns: its time, since 1970.
+        began_ns, ended_ns: its begin and end, since 1970.
         totals: the sums, keyed by service and clock.
         workers: the work of each worker, by service and name; empty if it was not decoded.
-        lost: what each worker lost, for all workers that did or lost anything.
+        lost: what each worker lost, for all workers that recorded or lost anything.
         folded: the number of call paths that were added to `other`.
         longest_ns: the longest slot of a sum, or 0.
-        covered_ns: the sum of the lengths of its slots by a clock that is never set.
+        covered_ns: the sum of the lengths of its slots, measured by a clock that is never set.
     """
 
     began_ns: int

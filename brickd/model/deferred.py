@@ -59,8 +59,8 @@ class Deferred:
         latency: for each path, the times from start to finalize, in ns, for the same starts as `bound`.
         counts: `started`, `measured`, `bounded` and `orphaned` count starts by outcome. `late` counts bounded starts
             whose time was already assigned to other starts, so that their part is 0. `unmatched` counts measurements
-            without a waiting start, or longer than the time since the start. `refused` counts starts with the id of a
-            waiting start. `finalized` counts settled finalizes.
+            that have no waiting start, or that are longer than the time since the start. `refused` counts starts whose
+            id a waiting start already has. `finalized` counts settled finalizes.
     """
 
     def __init__(self, ended: Callable[[Start, int], object] | None = None) -> None:
@@ -87,7 +87,7 @@ class Deferred:
         return not (self._fresh or self._ripe)
 
     def take(self, records: bytes, now: Callable[[], Now]) -> None:
-        """Take records of the event ring, in the order of each lane; `now` returns a clock value later than these."""
+        """Take records of the event ring, in the order of each lane; `now` returns a later value of the clock."""
         for _, payload, _, kind, a, b, c, d, e, f in _RECORD.iter_unpack(records):
             if kind == _reader.KIND_DEFER:
                 self._begin(b, Start(a, c, payload, elements=e, bytes=f, stream=b, step=d), now)
@@ -158,7 +158,7 @@ class Deferred:
         self._closed = max(self._closed, everywhere)
 
     def _close(self, stream: DeferredStream, until: int, syncs: tuple[list[int], ...], tick_ns: float) -> None:
-        """Assign each start its part of the time, up to the next start or to the first finalize after it.
+        """Assign each start its part of the time, which ends at the next start or at the first finalize.
 
         `until` is the last settled finalize; all earlier finalizes are settled too. `syncs` has the sorted ticks of
         finalizes, including `until`.

@@ -93,7 +93,7 @@ class WaitingStarts:
 
 @dataclass(slots=True)
 class Finalize:
-    """The host has waited for a stream, or for all streams (None); `again`: a copy of a finalize for a late start."""
+    """The host has waited for a stream, or for all streams (None); `again`: whether it is a copy for a late start."""
 
     ticks: int
     stream: int | None

@@ -66,14 +66,11 @@ class Past(Protocol):
         """Return the events after the event with this number."""
 
     def now_ns(self) -> int:
-        """Return the time of reading, since 1970.
-
-        If the events are from a recording, it is the time of the newest event.
-        """
+        """Return the current time, since 1970; for the events of a recording, the time of the newest event."""
 
 
 def since(past: Past, begin: int | float) -> Page:
-    """Return the events after a number (an int), or those of the last seconds (a float)."""
+    """Return the events after the event with a number (an int), or those of the last seconds (a float)."""
     if isinstance(begin, int):
         return past.since(begin)
     page, begin_ns = past.since(0), past.now_ns() - round(begin * SECOND)

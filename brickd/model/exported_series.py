@@ -24,7 +24,7 @@ Brick = tuple[str, bool]  # the name, and whether its times are only upper bound
 
 
 class ExportedSeries(NamedTuple):
-    """What must not change while a daemon, or the next one, exports series.
+    """The data that must not change while this daemon, or a later one, exports series.
 
     Attributes:
         bricks: for each service, the bricks with series, in the order in which they got series.
@@ -35,7 +35,7 @@ class ExportedSeries(NamedTuple):
     ticks: Mapping[str, tuple[float, ...]] = MappingProxyType({})
 
     def with_bricks(self, service: str, found: Iterable[Brick]) -> ExportedSeries:
-        """Return the same with places for these bricks of a service, the first ones first, as long as there are any."""
+        """Return a copy in which these bricks of a service have series, as many of them as there are free places."""
         if service not in self.bricks and len(self.bricks) >= SERVICES_MAX:
             return self
         have = self.bricks.get(service, ())

@@ -18,7 +18,7 @@ EVERY_NS = 10 * SECOND
 
 
 class Snapshot(NamedTuple):
-    """A survey in compact form; `now_ns` is the time by a monotonic clock, `at_ns` is the time since 1970."""
+    """A survey in compact form; `now_ns` is the time on a monotonic clock, `at_ns` is the time since 1970."""
 
     now_ns: int
     at_ns: int
@@ -26,7 +26,7 @@ class Snapshot(NamedTuple):
 
     @property
     def moment(self) -> Moment:
-        """Return the time of the snapshot by both clocks."""
+        """Return the time of the snapshot on both clocks."""
         return Moment(self.now_ns, self.at_ns)
 
     @classmethod

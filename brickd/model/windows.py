@@ -27,7 +27,7 @@ SLOTS = 6
 # Above this limit, fewer snapshots are kept, so windows are shorter. 64 workers, each with 256 paths of the same names,
 # take 12 MB.
 KEPT_BYTES = 64 * MIB
-# The limit of unpacked totals that are subtracted from a sum. 64 workers with 1,024 paths each, all added within a
+# The limit of unpacked totals that are subtracted from a sum. 64 workers with 1,024 paths each, all merged within a
 # minute, take 72 MiB.
 BASES_BYTES = 96 * MIB
 
@@ -59,7 +59,7 @@ class Windows:
         return sum(kept_of(readings, packed_size))
 
     def over(self, of: Sequence[Worker], now_ns: int, length_ns: int) -> Window | None:
-        """Return the work of the last `length_ns`, counted from the snapshot that is nearest to that time.
+        """Return the work of the last `length_ns`, counted from the snapshot that is nearest to its beginning.
 
         The window is shorter if no snapshot is old enough. Return None if there is no snapshot.
         """
@@ -119,7 +119,7 @@ class _Before:
         return list(found.values())
 
     def _base(self, origin: Origin) -> Reading | None:
-        """Return the earlier totals of a worker, by the uuid of its segment or of its lost segment."""
+        """Return the earlier totals of a worker, found by the uuid of its segment or of its lost segment."""
         if (worker := self._workers.get(origin.uuid)) is not None:
             return worker.reading
         return self._lost.get(origin.took.to_bytes(8, "little").hex()) if origin.took else None

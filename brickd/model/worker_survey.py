@@ -49,7 +49,7 @@ def survey(prefix: str | None = None, background: Background = _NOTHING, held: H
     def read(segment: Segment) -> Reading:
         return held.accounts.get(segment.identifier, Account()).read(segment, budget, now_ns)
 
-    # Cheap segments are read first, because they must not lose records while an expensive segment is read.
+    # The cheapest segment is read first, so that an expensive one takes nothing from its memory budget.
     readings, refused = _look(sorted(found.own, key=committed), read, background, held)
     # If a worker lost its segment, its state is stored under the uuid of the lost segment.
     before = {each.uuid: background.before(each.process["took"]) for each in readings}

@@ -160,7 +160,7 @@ def _worker(worker: Worker) -> str:
 class Shown:
     """A decoded snapshot, with the daemon's status and the counts at that time.
 
-    `host` is one moment by the machine's clocks; None if an earlier brickd wrote the snapshot.
+    `host` is one moment on the machine's clocks; None if an earlier brickd wrote the snapshot.
     """
 
     snapshot: Snapshot
@@ -182,7 +182,7 @@ def read_beginning(body: bytes) -> Beginning:
             tuple(map(json_values.text, found["names"])),
             bool(found["spans"]),
             redacted,
-            # in older files without this member, only redacted files have no values
+            # older files do not have this member; of these, only redacted files have no values
             bool(found.get("values", not redacted)),
         )
 

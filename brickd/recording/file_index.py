@@ -207,7 +207,7 @@ class RecordedEvents:
         self._first = min(self._first, other._first)
 
     def since(self, number: int) -> Page:
-        """Return the events after this number, and how many are missing because they were forgotten or not recorded."""
+        """Return the events after this event number, and how many are missing (forgotten or not recorded)."""
         newest = self._newest()
         if not newest:
             return Page((), 0, 0)

@@ -139,7 +139,7 @@ class Replay:
         return self._shown().snapshot.at_ns
 
     def day(self, began_ns: int, ended_ns: int) -> DaySlot | None:
-        """Return the work between the snapshots nearest to these times, or around the middle of a shorter time."""
+        """Return the work between the snapshots nearest to these times; for a shorter period, around its middle."""
         began: Snapshot | None = None
         ended: Snapshot | None = None
         for each in self._snapshots():
@@ -150,7 +150,7 @@ class Replay:
         return next(self._around((began_ns + ended_ns) // 2), None)
 
     def day_slots(self, began_ns: int, ended_ns: int, *, work: bool) -> Iterator[DaySlot]:
-        """Yield the work between each two snapshots whose middle is in this time, or around its middle."""
+        """Yield the work between each two snapshots whose middle is in this period, or around the period's middle."""
         tables = SlotTables()
         found = False
         for before, after in itertools.pairwise(self._snapshots()):
@@ -246,7 +246,7 @@ class Replay:
         return any(file.beginning is not None and file.beginning.values for file in self._files)
 
     def now_ns(self) -> int:
-        """The time of the shown snapshot, by the monotonic clock."""
+        """The time of the shown snapshot, on the monotonic clock."""
         return self._shown().snapshot.now_ns
 
     def words(self) -> tuple[str, ...]:

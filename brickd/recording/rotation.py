@@ -1,8 +1,8 @@
 """The files of one recording, one after another: F.brick, F.1.brick, F.2.brick.
 
-Owns: the names of the files, when a file is full, which files are kept. Must not know: the content. Invariants: No
-existing file is overwritten. The number of kept files is limited, and removed files are counted. A file is locked as
-long as its writer is alive and writes the file.
+Owns: the names of the files, when a file is full, which files are kept. Must not know: what the files contain.
+Invariants: No existing file is overwritten. The number of kept files is limited, and removed files are counted. A file
+is locked as long as its writer is alive and writes the file.
 """
 
 from __future__ import annotations

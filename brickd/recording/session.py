@@ -1,9 +1,9 @@
 """A running recording: its thread, its schedule, its end; one at a time.
 
-Owns: when data is written, the end of a recording, and whether a recording runs. Must not know: the content, how it is
-written, how workers are read. Invariants: One thread writes, and no other thread waits for it. Data that cannot be
-written in time, or for which there is no room, is counted and reported. When the recording ends, written data stays,
-and pending data and the key of the redaction are discarded.
+Owns: when data is written, the end of a recording, and whether a recording runs. Must not know: what is written and
+how, how workers are read. Invariants: One thread writes, and no other thread waits for it. Data that cannot be written
+in time, or for which there is no room, is counted and reported. When the recording ends, written data stays, and
+pending data and the key of the redaction are discarded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The content of a recording's files, and its order.
+"""The content of a recording's files, and the order in which it is written.
 
 Owns: the beginning of a file, the order of its chunks, the decision to begin a new file, and the counts of data for
 which no file had room. Must not know: when a write is due, how files are written. Invariants: Every file is complete:
@@ -48,7 +48,7 @@ class RecordingInput(Protocol):
         """Return all workers."""
 
     def weights(self, of: Sequence[Worker]) -> Weights:
-        """Return a copy of the current weights of some workers, which the caller may change."""
+        """Return a copy, which the caller may change, of the current weights of some workers."""
 
     def sources(self, of: Sequence[Worker]) -> KnownSources:
         """Return the sources of kernels that are known now."""

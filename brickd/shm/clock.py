@@ -37,7 +37,7 @@ class HostClocks(NamedTuple):
 
     @classmethod
     def of(cls, document: Iterable[Any]) -> HostClocks:
-        """Check the three times of a document. ValueError: one is impossible."""
+        """Check the three times of a document. ValueError: one of the times is impossible."""
         return cls(*(whole(each, 0, 2**61) for each in document))
 
 
@@ -93,7 +93,7 @@ class WorkerClock:
 
 
 def _ahead_ns(pid: int | None) -> int | None:
-    """Return by how much a process's monotonic clocks are ahead of this process's; None if unknown."""
+    """Return by how much a process's monotonic clocks are ahead of those of this process; None if unknown."""
     if not pid or not _knows_our_pids():
         return None
     ours, theirs = _offset_ns("self"), _offset_ns(str(pid))
@@ -120,13 +120,13 @@ def _offset_ns(process: str) -> int | None:
         return None
 
 
-# A tick is measured over at least 10 ms. The first pair is read at import, so that the first measurement usually need
-# not wait.
+# A tick is measured over at least 10 ms. The first pair of clock values is read at import, so that the first
+# measurement usually need not wait.
 _own_pairs = {_reader.CLOCK_TSC: _reader.clock_pair(_reader.CLOCK_TSC)}
 
 
 def _own_tick_ns(kind: int) -> float:
-    """Measure the length of a tick from the first pair of this process, over at least 10 ms."""
+    """Measure the length of a tick since this process read its first pair of clock values, over at least 10 ms."""
     first = _own_pairs.setdefault(kind, _reader.clock_pair(kind))
     now = _reader.clock_pair(kind)
     if now[0] < first[0]:  # the counter went back, for example after a suspend: start again

@@ -2,9 +2,9 @@
 
 Owns: the limits for one segment and for all segments of one user, the cost of each row, and the ration of a segment.
 Must not know: how a segment is read. Invariants: A segment's cost comes from its content, not from its header. A ration
-depends on numbers of bytes, never on measured times. If callers ask for the cheapest segment first, an expensive
-segment takes nothing from a cheap one. A segment over the limits is first read without its detail, then its totals are
-read less often, then it is not read at all.
+depends on numbers of bytes, not on time. If callers ask for the cheapest segment first, an expensive segment takes
+nothing from a cheap one. A segment over the limits is first read without its detail, then its totals are read less
+often, then it is not read at all.
 """
 
 from __future__ import annotations

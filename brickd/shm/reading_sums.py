@@ -28,13 +28,13 @@ class PathTables:
 
     def __init__(self, first: Reading) -> None:
         self.names, self.paths = first.names, first.paths
-        # By the identity of a reading's tables, which are kept alive here: workers that came to their paths in
-        # different orders have the same tables in each snapshot.
+        # Keyed by the identity of a reading's tables, which are kept alive here. A worker has the same tables in each
+        # snapshot, even if workers reached their paths in different orders.
         self._known: dict[tuple[int, int], tuple[object, object, array[int]]] = {}
         self._known_paths = 0
 
     def rows(self, of: Reading) -> array[int]:
-        """Return the numbers of a reading's paths in these tables, after adding the paths that are new."""
+        """Add the new paths of a reading; return the indexes of all its paths in these tables."""
         key = id(of.paths), id(of.names)
         if key not in self._known:
             self.names, self.paths, rows = _tables(self.names, self.paths, of)
@@ -46,7 +46,7 @@ class PathTables:
 
 
 class PathSums:
-    """The sum of the call paths of readings of one service and tick length.
+    """The sum of the call paths of readings that have the same service and tick length.
 
     Attributes:
         tables: the tables of the sum, which a later sum of the same service may use again.
@@ -96,7 +96,7 @@ def added(one: Reading, other: Reading) -> Reading:
 def _tables(
     names: list[tuple[str, int] | None], paths: list[CallPath | None], other: Reading
 ) -> tuple[list[tuple[str, int] | None], list[CallPath | None], array[int]]:
-    """Return tables with the names and paths of a reading, and the numbers of its paths among them; -1: no room."""
+    """Return tables with the names and paths of a reading, and the indexes of its paths among them; -1: no room."""
     count = len(other.paths)
     if paths[:count] == other.paths and names[: len(other.names)] == other.names:
         return names, paths, same_rows(count)

@@ -167,7 +167,7 @@ class Segment(SegmentFile):
             return WorkerNames(self._copier.names(), sites)
 
     def ring(self, lane: int, *, events: bool, newest: int = 0) -> tuple[int, bytes]:
-        """Return the index of the first available slot, and all slots, which are few."""
+        """Return the index of the first available slot, and all available slots, which are few."""
         with _refusing(self.name):
             return self._copier.ring(lane, events)
 
@@ -181,7 +181,7 @@ class Segment(SegmentFile):
             pid = self.worker()
             summaries, odd, moving = self._copier.summaries()
             # Paths are read after summaries, and names after paths and sites, so that each summary has a path, and each
-            # path and site has a name. In an invalid segment, the number of paths may have shrunk by then.
+            # path and site has a name. In an invalid segment, fewer paths may be left by then.
             paths = self._copier.paths()[: len(summaries) // _reader.SUMMARY_BYTES]
             sites = _sites(tuple(self._copier.sites()))
             names = self._copier.names()

@@ -1,6 +1,6 @@
 """The codec of readings.
 
-Owns: the stored form of readings, and the tables that they share. Must not know: files. Invariant: Decoding reverses
+Owns: the stored format of readings, and the tables that they share. Must not know: files. Invariant: Decoding reverses
 encoding.
 """
 

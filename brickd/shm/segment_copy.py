@@ -99,7 +99,7 @@ class Reading(Identity):
         flags: the consumer's requests to the worker (CONTROL_*).
         drained: whether a process drains the worker's rings; True for a stored reading.
         sites: the sites by id; None for a site that is not written yet.
-        asked_rate: the rate of steps for which the consumer requests checksums; 0: as the worker is configured.
+        asked_rate: the rate of steps for which the consumer requests checksums; 0 if the worker's own rate applies.
         left_out: the sites for which the consumer requests no checksums, one bit for each site id.
     """
 
@@ -180,7 +180,7 @@ class Reading(Identity):
         return self.flags & _reader.CONTROL_OFF != 0
 
     def name(self, number: int) -> str:
-        """Return the text of a name, or its number if the name is not written yet."""
+        """Return the text of a name, or the name's id if the name is not written yet."""
         return name_in(self.names, number)
 
     def category(self, number: int) -> str:
@@ -190,7 +190,7 @@ class Reading(Identity):
 
 
 def name_in(names: Sequence[tuple[str, int] | None], number: int) -> str:
-    """Return the text of a name in a table, or its number if the name is not written yet."""
+    """Return the text of a name in a table, or the name's id if the name is not written yet."""
     entry = names[number] if 0 <= number < len(names) else None
     return entry[0] if entry is not None else f"name#{number}"
 

@@ -30,7 +30,7 @@ def against_yesterday(
 
     Raises:
         NoDaemon: there is no daemon, so nothing is known of yesterday.
-        BrickdError: a name is that of a worker.
+        BrickdError: one of the names is that of a worker.
     """
     if world.source == "shared memory":
         raise NoDaemon("a comparison with yesterday needs a daemon that ran then (start one: brickd up -d)")
@@ -76,7 +76,7 @@ def _figures(of: Sequence[BrickTotals], length_ns: int) -> dict[tuple[str, bool]
 def _paired(
     now: dict[tuple[str, bool], _Figures], then: dict[tuple[str, bool], _Figures]
 ) -> dict[tuple[str, bool], tuple[_Figures | None, _Figures | None]]:
-    """Return the figures of both times: first the bricks of now, in their order."""
+    """Return the figures of both times; the present bricks come first, in their order."""
     return {key: (now.get(key), then.get(key)) for key in (now | then)}
 
 

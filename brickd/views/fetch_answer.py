@@ -65,7 +65,7 @@ def find(
     """Answer a query.
 
     Args:
-        name: the daemon's name of the view.
+        name: the name that the daemon uses for the view.
         query: the query.
         recordings: if any are given, they are the only source.
         view: the function that builds the document in this process, as MODULE:FUNCTION; the default is `answer` of the

@@ -108,7 +108,7 @@ def _newest(lanes: Sequence[dict[str, Any]], taken: dict[str, Any] | None) -> in
 
 
 def _taken(reading: Reading, details: Details, most: int) -> dict[str, Any]:
-    """Return the newest spans that the daemon drained, and the longest span of each path, the longest first."""
+    """Return the newest spans that the daemon drained, and the longest span of each path, sorted by length."""
     newest, _ = records.newest(details.newest, most, records.spans)
     longest = [
         {

@@ -2,7 +2,7 @@
 
 Owns: the kinds, their order, their sentences, the next command of each problem. Must not know: terminals, files, how
 long a problem lasts. Invariants: Every problem names the next command. Problems of one kind in several workers of a
-service are one problem. At most LISTED_MAX refused files are listed, with the total number. Modules that format
+service are one problem. At most LISTED_MAX refused files are listed; the total number is given. Modules that format
 findings are loaded only if there are findings.
 """
 
@@ -40,7 +40,7 @@ class Seen(NamedTuple):
     Attributes:
         workers: the selected workers.
         slow: the stragglers among these workers; None if they were not compared.
-        alarms: the alarms about single workers.
+        alarms: the alarms about individual workers.
         refused: the files that are not valid segments; empty if the query names workers.
         removed: the workers of the selected services whose segments were removed.
         compared: the comparison of tensors; None if nothing was compared.

@@ -1,7 +1,7 @@
 """The view `workers`: every worker in full, and the problems.
 
 Owns: a worker's entry. Must not know: terminals, files, problems. Invariants: Every count is shown. At most LISTED_MAX
-refused files are listed, with the total number.
+refused files are listed; the total number is given.
 """
 
 from __future__ import annotations

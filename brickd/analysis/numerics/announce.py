@@ -35,7 +35,7 @@ class JudgedCase(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def judged(place: ServiceSite, category: str, case: Case) -> JudgedCase | None:
-    """Judge a case; None if its fingerprints were not stored or cannot be read."""
+    """Judge a case; return None if its fingerprints were not stored or cannot be read."""
     if not case.whole:
         return None
     fingerprints, site = _reader.Fingerprints(1), Site(place.kernel, place.layer, category)
@@ -51,7 +51,7 @@ def judged(place: ServiceSite, category: str, case: Case) -> JudgedCase | None:
 
 
 def where(place: ServiceSite) -> str:
-    """Name the site for people."""
+    """The name of the site as people read it."""
     rows = "rows of " if place.rows else ""
     return f"{rows}{place.kernel}" if place.layer < 0 else f"{rows}{place.kernel} layer {place.layer}"
 

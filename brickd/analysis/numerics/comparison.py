@@ -73,7 +73,7 @@ class Difference(NamedTuple):
 
     @property
     def agree(self) -> list[int]:
-        """The parties that agree with the reference. If similar outputs are undecided, only equal outputs agree."""
+        """The parties that agree with the reference. If it is undecided for similar outputs, only equal ones do."""
         both = self.members(Class.IDENTICAL, Class.WITHIN)
         return both if len(both) == self.row.agree else self.members(Class.IDENTICAL)
 
@@ -281,5 +281,5 @@ def inner_sites(numerics: Numerics, rows: Comparison, outer: int) -> list[int]:
 
 
 def following(run: Comparison, born: Sequence[int]) -> int:
-    """Count the sites that differ by run but where no difference was born."""
+    """In a comparison by run, count the sites that differ although no difference was born there."""
     return sum(site.classes[Class.DIVERGED] > 0 and site.site not in born for site in run.matched.sites)

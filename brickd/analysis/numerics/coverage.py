@@ -244,7 +244,7 @@ def state_of(
 
 
 def thinned(workers: Iterable[Worker]) -> tuple[int, bool, int, int]:
-    """Return the lowest rate, whether only instrumented models have it, how many workers have it, and how many live."""
+    """Return the lowest rate, whether only instrumented models have it, and how many of how many workers have it."""
     alive = [worker.reading for worker in workers if worker.reading.alive]
     rates = [(each.rate or each.own_rate or _reader.RATE_ALL, each.own_rate != 0) for each in alive]
     least = min(rates, default=(_reader.RATE_ALL, False))
@@ -272,6 +272,6 @@ def _bricks(paths: Sequence[CallPath | None]) -> set[int]:
         for number, path in known
         if not path.marks
         and number not in functions
-        # Recorded kernel times have the same name and parent as the launch of that kernel.
+        # Recorded kernel times have the same name and parent as the launch of the kernel.
         and (path.unit == _reader.UNIT_TICKS or (path.parent, path.name) not in kernels)
     }

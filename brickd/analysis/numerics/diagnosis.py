@@ -164,7 +164,7 @@ def _error(value: float | None) -> str:
 
 
 def after(of: Comparison, follow: int | None, born: int) -> str | None:
-    """Say how many later sites also differ (`follow`), and at how many others a difference was born (`born`)."""
+    """Say how many later sites also differ (`follow`), and at how many other sites a difference was born (`born`)."""
     where = "site within it" if of.evidence == EvidenceClass.ROW else "later site"
     parts = [plural(follow, f"{where} also differs", f"{where.replace('site', 'sites')} also differ")] if follow else []
     parts += [f"a difference was also born at {plural(born, 'other site')}"] if born else []

@@ -66,7 +66,7 @@ class FingerprintProducer:
         self._vain = self._vain_left = 0  # look-ups to skip after a failed one
 
     def receive(self, records: bytes) -> None:
-        """Take whole records, in the order of the ring."""
+        """Process complete records, in the order of the ring."""
         if not records:
             return
         left = self._add(records, named=True)
@@ -122,12 +122,12 @@ class FingerprintProducer:
 
     @property
     def tables(self) -> WorkerNames:
-        """The worker's names and sites, as last looked up."""
+        """The worker's names and sites, as they were at the last look-up."""
         return self._learned.tables
 
     @property
     def digests(self) -> array[int]:
-        """The digests of the worker's sites, indexed by id, as last looked up; 0 without a name."""
+        """The digests of the worker's sites, indexed by id, at the last look-up; 0 for a site without a name."""
         return self._learned.sites
 
     def known(self, number: int) -> Site | None:
@@ -140,7 +140,7 @@ class FingerprintProducer:
 
 
 class Ends(NamedTuple):
-    """For each of the two windows of a service, the sequence number of its newest fingerprint plus 1."""
+    """For each of the two windows of a service, the sequence number of a fingerprint plus 1."""
 
     tensors: int
     rows: int
@@ -184,7 +184,7 @@ class Numerics:
         return self.gone + self.fingerprints.first
 
     def extent(self, service: str, *, rows: bool = False) -> WindowExtent:
-        """The window of a service's whole tensors, or of its rows; from any thread."""
+        """The window of a service's whole tensors, or of its rows; any thread may call this."""
         return WindowExtent(*self.fingerprints.extent(self._services.get(service, _UNKNOWN), rows))
 
     def ends(self, service: str) -> Ends:
@@ -197,7 +197,7 @@ class Numerics:
         return any(newest > extent.first for newest, extent in zip(producer.newest, extents, strict=True))
 
     def admits_rows(self, producer: FingerprintProducer) -> bool:
-        """Whether the rows of a worker may be added. A service with too many workers with rows admits no more."""
+        """Whether the rows of a worker may be added. A service admits only a limited number of workers with rows."""
 
         def holds(uuid: str) -> bool:
             known = self.producers.get(uuid)

@@ -6,9 +6,10 @@ Findings without room are counted. Findings of unknown workers are dropped. A ki
 of all workers at a site have, as with a mask, is by design and no finding.
 
 A kind is NaN, +Inf or -Inf. A kind is born at a site if the output has it and no input has it. A birth is a finding in
-two cases: it first appeared after the worker's first fingerprints at the site, or another worker of the service has
-that many fingerprints at the site and none of this kind. A worker's counts at a site restart from 0 with the daemon,
-and when all its fingerprints at the site are evicted. A birth that was once found to be by design stays by design.
+two cases: it first appeared after the worker's first fingerprints at the site, or another worker of the service has at
+least that number of fingerprints at the site, none with the kind. A worker's counts at a site restart from 0 with the
+daemon, and when all its fingerprints at the site are evicted. A birth that was once found to be by design stays by
+design.
 """
 
 from __future__ import annotations

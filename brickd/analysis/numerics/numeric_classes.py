@@ -187,8 +187,8 @@ def _folded(
 ) -> Group:
     """Merge outputs that differ from the same other outputs; drop outputs that cannot decide.
 
-    An output cannot decide if it is near to another output. Nor can it decide if it differs from no other output
-    although some of the others differ.
+    An output cannot decide in two cases: it is near to another output; or it differs from no other output, although
+    others differ.
     """
     any_apart = any(apart.values())
     first: dict[frozenset[int], _Output] = {}

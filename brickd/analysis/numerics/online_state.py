@@ -94,7 +94,7 @@ class KeptEvidence(NamedTuple):
 
 
 class Case(NamedTuple):
-    """Two different fingerprints of equal inputs; `against` is that of the majority, if there is one."""
+    """Two different fingerprints of equal inputs; `against` is the majority's fingerprint, if there is a majority."""
 
     at_ns: int
     against: KeptEvidence
@@ -156,7 +156,7 @@ class DivergentSite(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """A site where most workers contradict themselves, or where some do and the others may.
+    """A site where most workers contradict themselves, or where some of them do and the others may do so.
 
     Attributes:
         workers: the uuids of the compared workers.

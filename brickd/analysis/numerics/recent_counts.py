@@ -1,6 +1,6 @@
 """Counts of a service's fingerprints over the last hour, in slots of five minutes.
 
-Owns: how long a comparison counts as proof, and the counts. Must not know: sites, screens. Invariants: A service has at
+Owns: the counts, and how long a comparison counts as proof. Must not know: sites, screens. Invariants: A service has at
 most SLOTS slots, even if the system clock is changed. Slots that are older than an hour or in the future do not count.
 """
 
@@ -38,7 +38,7 @@ class FingerprintCounts(NamedTuple):
 
     @property
     def compared(self) -> int:
-        """Return how many comparable fingerprints of the slot were compared, even if with one of a later slot."""
+        """Return how many comparable fingerprints were compared. The counterpart may be in a later slot."""
         return min(self.met, max(0, self.fingerprints - self.without_inputs - self.stateful - self.left_out))
 
     @property

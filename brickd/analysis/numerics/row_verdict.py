@@ -1,10 +1,10 @@
 """The workers whose rows differ at a site, judged from the counts of each pair of workers.
 
 Owns: the majority and the outliers among pairs. Must not know: how rows are counted (row_pairs.h), reports. Invariants:
-An outlier differs from a worker of the majority. From a second worker of the majority it differs too, or it is far from
-it. No two workers of the majority differ. The majority is larger than the number of outliers. There is no verdict if
-most workers contradict themselves. There is none either if more than two workers are involved in differences and no two
-workers agree. In both cases the operator does not treat rows separately, or does not repeat its results.
+An outlier differs from a worker of the majority. It also differs from a second worker of the majority, or is far from
+that worker. No two workers of the majority differ. The majority is larger than the number of outliers. There is no
+verdict if most workers contradict themselves. There is none either if more than two workers are involved in differences
+and no two workers agree. In both cases the operator does not treat rows separately, or does not repeat its results.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RowPair(NamedTuple):
 
     @property
     def agree(self) -> bool:
-        """Whether their outputs are equal, apart from rounding."""
+        """Whether the outputs of both workers are equal, apart from rounding."""
         return not any(self.differs) and self.far == (0, 0)
 
     def peer(self, worker: int) -> int:

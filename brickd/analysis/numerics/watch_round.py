@@ -197,7 +197,7 @@ class WatchRound:
         )
 
     def _finding(self, place: ServiceSite) -> DivergentSite | None:
-        """The earlier finding, unless it proved to be only another numeric class."""
+        """The earlier finding, unless the difference proved to be only that of two numeric classes."""
         finding = self.before.findings.get(place)
         if finding is None or place not in self.learning.fresh:
             return finding

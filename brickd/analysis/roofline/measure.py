@@ -247,7 +247,7 @@ def measured(what: str, plan: Plan) -> Iterator[Line]:
         yield from gpus(plan)
         return
     together = cores()
-    # For one core, a round is undisturbed if its processor is. For all cores, all processors must be undisturbed.
+    # A round of one core is undisturbed if the core's processor is; a round of all cores, if all processors are.
     for name, cpus, part in (("core", [_idlest()], plan.shared_by(3)), ("machine", together, plan)):
         if name == "machine" and len(cpus) == 1:
             continue

@@ -136,7 +136,7 @@ class Device:
         return self.source == "measured" and not self.evidence[of].confirms(self.rates[of])
 
     def document(self) -> dict[str, Any]:
-        """Return the device as JSON, in the form that the file of peaks also has."""
+        """Return the device as JSON, as it is written to the file of peaks."""
         return {
             "name": self.name,
             "source": self.source,

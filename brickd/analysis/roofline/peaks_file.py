@@ -1,6 +1,6 @@
 """The file of peaks, in the user's state directory.
 
-Owns: the form of the file. Must not know: methods of measurement, which rates are lower bounds. Invariants: A damaged
+Owns: the format of the file. Must not know: methods of measurement, which rates are lower bounds. Invariants: A damaged
 or invalid file is refused. The file is replaced atomically.
 """
 

@@ -3,7 +3,7 @@
 Owns: the condition for an undisturbed round, and how many of them are enough. Must not know: the kind of work, where
 peaks are stored. Invariants: A rate is the rate of one round, in which all threads worked in the same slot. The rate of
 a round is the work of all threads, divided by the time from the first start to the last end, so a disturbance can only
-lower it. A round is undisturbed only if every thread had its processor for the whole round.
+lower the rate. A round is undisturbed only if every thread had its processor for the whole round.
 
 A slot is a millisecond, which is shorter than the kernel's time slice. So even if twenty processes compete for a
 processor, a thread gets some slots without interruption, and sometimes all threads get the same slot.
@@ -45,12 +45,12 @@ class SlotWork(NamedTuple):
     cpu_ns: int
 
 
-# Works until a time of CLOCK_MONOTONIC, in at least one slot.
+# A function that works until a time of CLOCK_MONOTONIC, but in at least one slot.
 Work = Callable[[int], list[tuple[int, int, int, int, int]]]
 
 
 class LostTime(NamedTuple):
-    """The processor time that this process has lost so far to the hypervisor and to limits of control groups."""
+    """The processor time that the hypervisor and the limits of our control groups have taken so far."""
 
     at_ns: int
     stolen_ticks: int
@@ -73,7 +73,7 @@ class Round(NamedTuple):
 
 
 def judged(parts: Iterable[SlotWork], threads: int, taken: Sequence[LostTime]) -> list[Round]:
-    """Return the rounds in which all threads worked, each with what disturbed it."""
+    """Return the rounds in which all threads worked, each with its disturbance, if any."""
     slots: dict[int, list[SlotWork]] = defaultdict(list)
     for part in parts:
         slots[part.slot].append(part)
@@ -186,7 +186,7 @@ class Rounds(NamedTuple):
 
     @classmethod
     def best(cls, of: str, found: Sequence[Round], *, shared: bool, others_processors: float | None) -> Rounds:
-        """Summarize the rounds. There must be at least one."""
+        """Summarize the rounds, of which there must be at least one."""
         undisturbed = [each.per_second for each in found if each.disturbed_by is None]
         disturbed = Counter(each.disturbed_by for each in found if each.disturbed_by is not None)
         best = max(each.per_second for each in found)

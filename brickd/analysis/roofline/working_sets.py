@@ -1,8 +1,8 @@
 """Working sets: how many bytes to read so that they come from a certain level of memory.
 
 Owns: the caches of a processor, the working set of each thread per level, the memory limit. Must not know: how memory
-is read and timed. Invariants: All threads together use at most a fixed share of the free memory. A level that cannot be
-distinguished from the next nearer level, or has no room, is skipped with the reason.
+is read and timed. Invariants: All threads together use at most a fixed share of the free memory. A level is skipped,
+with the reason, if it cannot be distinguished from the next nearer level or if there is no room.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from brickd.base.files import read
 from brickd.base.processors import CPUS, listed
 
 PAGE = 4096
-# Larger than any cache, for a machine that does not report cache sizes.
+# A size that is larger than any cache, for a machine that does not report cache sizes.
 _LAST_CACHE_BYTES = 64 << 20
 # The working sets use at most the free memory divided by this number.
 _SHARE_OF_ROOM = 4

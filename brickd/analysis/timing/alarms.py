@@ -1,4 +1,4 @@
-"""Alarms about single workers, and the events at the start and the end of an alarm.
+"""Alarms about individual workers, and the events at the start and the end of an alarm.
 
 Owns: the fields of an alarm, which alarms are active, and the events of alarms. Must not know: how a worker is judged,
 what takes snapshots. Invariants: The active alarms are replaced as a whole, so any thread may read them. An alarm logs

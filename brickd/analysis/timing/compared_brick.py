@@ -126,6 +126,6 @@ def brick(stretch: Stretch, key: Key) -> ComparedBrick:
 
 
 def _apart(sides: Sequence[SlotSide | None]) -> list[float | None]:
-    """Return the distance in each slot; None for a slot with less than half the usual number of calls."""
+    """Return the distance from the other workers in each slot; None for a slot with less than half the usual calls."""
     usual = median([side.calls for side in sides if side is not None])
     return [None if side is None or side.calls < usual / 2 else side.apart for side in sides]

@@ -9,8 +9,8 @@ The time is divided into parts (each a tenth of `memory_over`). The memory of a 
 memory in it, so memory that is freed within the part does not count. The slope is computed by the method of Theil and
 Sen over the last ten parts. A worker is named if all of this is true:
 
-- The slope is at least `memory_growth`. In the second half of the parts, half of `memory_growth` is enough, because
-five parts give a less certain slope.
+- The slope is at least `memory_growth`. The slope of the second half of the parts is at least half of this slope;
+  less is required there, because five parts give a less certain slope.
 - No part is lower than an earlier part by more than a tenth of the whole growth.
 - The last part is above all earlier memory, up to six times `memory_over` ago.
 """
@@ -44,7 +44,7 @@ class _History:
     """The minimum of the resident memory in each part of the observed time. The last part is still in progress.
 
     Attributes:
-        part: the number of the last part.
+        part: the index of the last part.
     """
 
     part: int
@@ -107,7 +107,7 @@ class GrowingMemory:
 
 
 def grows(least: Sequence[int], now: int) -> float:
-    """Return the slope of the last ten parts if the values grow up to the part `now` and never fall much; else 0.
+    """Return the slope of the last ten parts if the values grow and, up to the value `now`, never fall much; else 0.
 
     >>> grows([5] * 3 + list(range(10)), 9), grows(range(10), 9), grows(range(10), 7), grows(range(9), 9)
     (1.0, 1.0, 0.0, 0.0)

@@ -1,6 +1,6 @@
 """Stragglers among running workers: compares successive snapshots and reports changes.
 
-Owns: the last looks, the named workers, since when each of them is named, the events when this begins and ends. Must
+Owns: the last looks; which workers are named, and since when; the events when a worker becomes named or unnamed. Must
 not know: how a straggler is judged, what takes snapshots. Invariants: The verdict is immutable, so any thread may read
 it. The size of the verdict is bounded by the rows of a look and the number of looks.
 """

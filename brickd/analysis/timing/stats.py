@@ -13,9 +13,9 @@ workers, 4 to 6 slots of 5 to 100 calls. For equal workers, the score computed f
 known to 0.35 %, its score reached 5 in 98 of 100 windows after five slots, and in 99.7 of 100 windows after six. The
 reasons for the form of the statistic, the most important first:
 
-- The noise of a row is the larger of two: the noise of this row and that of all rows. When only the noise of all rows
-  was used, an unsteady worker that was not slow was named in up to 12 of 100 windows. The noise of the row is increased
-  as in Student's t, because there are few values.
+- The noise of a row is the larger of two: the noise of this row and the noise of all rows. When only the noise of all
+  rows was used, an unsteady worker that was not slow was named in up to 12 of 100 windows. The noise of the row is
+  increased as in Student's t, because there are few values.
 - A standing needs at least four slots. With three slots, five times as many workers were named wrongly.
 - The spread over few workers is uncertain: three may be close together by chance. So the spread is multiplied by
   1 + 3/n, which halves the number of workers that are named for a small lasting difference.

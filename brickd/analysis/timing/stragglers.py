@@ -248,14 +248,14 @@ def _middle(slots: Iterable[float | None]) -> float | None:
 
 
 def _beyond(parts: Mapping[str, float | None], calls: Mapping[str, float], worker: str) -> float:
-    """Return by how much a part of a worker's time exceeds the median for as many calls; 0 if unknown."""
+    """Return the excess of a worker's part over the median part per call, for its number of calls; 0 if unknown."""
     mine = parts[worker]
     others = [part / calls[each] for each, part in parts.items() if part is not None]
     return 0.0 if mine is None else mine - calls[worker] * median(others)
 
 
 def _explained(stretch: Stretch, works: Sequence[ComparedBrick], worker: str, finding: Straggler) -> str:
-    """Say why the others wait for a worker, if its bricks show that; "" if they do not."""
+    """Say why the others wait for a worker, if its bricks show the reason; "" if they do not."""
     more = {each.key[1]: _more_ns_per_s(stretch, each, worker) for each in works}
     if sum(more.values()) < _COMPARABLE * finding.cost_ns_per_s:
         return ""

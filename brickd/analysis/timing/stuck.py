@@ -149,7 +149,7 @@ class _Service:
 
 
 def _number(reading: Reading, span: Open) -> int:
-    """Return the index of the path with these names in another worker, or -1."""
+    """Return the index of the path with these names in another worker; -1 if there is none."""
     numbers: dict[int, dict[str, list[int]]] = {}
     for number, path in enumerate(reading.paths):
         if path is not None and path.holds_spans:

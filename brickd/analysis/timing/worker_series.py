@@ -23,7 +23,7 @@ SAMPLES_MIN = 5
 _COMPUTES = 0.8
 # The least cost of a finding, as a fraction of the wall time. Bricks in which no worker spends that much are omitted.
 COST_MIN = 0.001
-# To compare this many rows takes half a percent of a core.
+# Comparing this many rows takes half a percent of a core.
 ROWS_MAX = 4_096
 
 # In a collective, the worker that arrives first waits longest; the worker that waits least delays the others.
@@ -80,7 +80,7 @@ class SlotSide(NamedTuple):
 
     @property
     def usual_sum_ns(self) -> float:
-        """Return the self time of all calls if each call took the mean time of usual calls."""
+        """Return the self time that all calls would have if each took the mean time of the usual calls."""
         return self.self_ns if self.usual_ns is None else self.calls * self.usual_ns
 
 

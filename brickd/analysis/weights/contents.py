@@ -41,7 +41,7 @@ class TensorContent(NamedTuple):
 
     @property
     def form(self) -> tuple[str, int, int]:
-        """The fields that must be equal for a comparison of two contents."""
+        """The fields that must be equal before two contents can be compared."""
         return self.dtype, self.shape_digest, self.elements
 
 

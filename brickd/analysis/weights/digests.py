@@ -1,8 +1,8 @@
 """The digest of a worker's weights: equal for workers that hold the same tensors.
 
 Owns: when a worker has a digest, what it depends on. Must not know: replicas, screens. Invariants: A worker has a
-digest only once it has read all its weights, so that a model that is being loaded has none. Names, layers, experts,
-contents and the key of the checksums decide; the order of tensors and the worker do not.
+digest only once it has read all its weights, so that a model that is being loaded has none. The digest depends on
+names, layers, experts, contents and the key of the checksums, not on the order of tensors or on the worker.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _digest(weights: Weights, service: str, key: int, now: Sequence[int]) -> str
 
 
 class WeightDigests:
-    """The digests of all workers, computed anew only after a change. Any thread may ask."""
+    """The digests of all workers, computed again only after a change. Any thread may ask."""
 
     def __init__(self, weights: Weights) -> None:
         self._weights = weights

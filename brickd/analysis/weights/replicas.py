@@ -156,7 +156,7 @@ class _Shard:
                 self._judge(number, tensor)
 
     def _is_equal(self, number: int) -> bool:
-        """Return whether all workers hold an equal tensor of one generation, the usual case; if so, count it."""
+        """Return whether all workers hold an equal tensor of one generation (the usual case); if so, count it."""
         first, *others = self._group
         now = first.now(number)
         if not now or any(each.now(number) != now for each in others):

@@ -1,8 +1,8 @@
 """Asks the workers that findings name to read their weights again.
 
 Owns: which workers are due (once for each finding that names them), and the rate limit. Must not know: how a worker is
-asked, segments. Invariants: A worker is due at most once a minute, and further findings wait until then. Any thread may
-call these classes. Findings of an earlier daemon do not count.
+asked, segments. Invariants: A worker is due at most once a minute; further findings wait until the minute is over. Any
+thread may call these classes. Findings of an earlier daemon do not count.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The call tree of many workers: which of its nodes are shown, and their documents.
 
 Owns: which nodes are shown, the totals of the omitted nodes, the documents. Must not know: files, screens, how nodes
-are merged. Invariants: An omitted node is counted in the nearest shown node above it. A value of a node that is unknown
-is null, never 0. The walk over the tree uses no recursion.
+are merged. Invariants: An omitted node is counted in the nearest shown node above it. An unknown value of a node is
+null, never 0. The walk over the tree uses no recursion.
 """
 
 from __future__ import annotations

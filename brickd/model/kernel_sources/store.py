@@ -162,7 +162,7 @@ class Sources:
             self._log_event(f"source_{what}", f"{text}{again}", service=service, worker=worker, command=command)
 
     def _limit(self) -> None:
-        """Drop the oldest sources of the sender that takes most, down to 7/8 of the limit, so that this rarely runs."""
+        """Drop the oldest sources of the largest sender, down to 7/8 of the limit, so that this rarely runs."""
         taken: Counter[str] = Counter()
         for making in self._making.values():
             taken[making.sender] += making.size + 1  # a source without pieces counts as one byte
