@@ -15,7 +15,7 @@ import pytest
 import systemd_confinement as confinement
 from conftest import ROOT, SHM, another_user
 from faults import Start, needs_namespaces
-from metric_pages import free_address, get, parsed, value
+from metric_pages import get, parsed, value
 from rounds import ROUNDS, STARTS, again, closed
 from running import running, up
 from serving import ask
@@ -271,10 +271,10 @@ def test_with_the_drop_in_for_metrics_the_service_answers_prometheus(
 ) -> None:
     one = worker(f"{ROUNDS}\nrounds()", before=tuple(nobody), BRICKD_SERVICE="api")
     one.next_report()
-    address = free_address()
-    unit = settings(f"{SERVICE.read_text()}\n{HTTP.read_text().replace('127.0.0.1:9230', address)}")
+    unit = settings(f"{SERVICE.read_text()}\n{HTTP.read_text().replace(':9230', ':0')}")
     with running(command=confinement.command(unit, place)) as daemon:
         closed(daemon, STARTS)
+        (address,) = re.findall(r"http://(\S+)/metrics", daemon.said)
         assert value(parsed(get(address).body), "brickd_workers", service="api", state="live") == 1
         daemon.end()
 

@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import socket
 import subprocess
-import urllib.error
-import urllib.parse
-import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from faults import Start
 from made_up_workers import HOSTILE
 from metric_pages import get, parsed
+from prometheus_server import needs_prometheus, prometheus
 from running import running, until
 from verbs import document, started
-
-needs_prometheus = pytest.mark.skipif(
-    shutil.which("prometheus") is None or shutil.which("promtool") is None,
-    reason="prometheus is not installed (apt-get install prometheus)",
-)
 
 PROGRAM = f"""
 norm, gemm, hostile = brick.brick("norm", "norm"), brick.brick("gemm"), brick.brick({HOSTILE!r})
@@ -37,37 +25,13 @@ gemm.record(2_000_000_000)
 pause()
 """
 
-Ask = Callable[[str], list[dict[str, Any]]]
-
-
-@contextmanager
-def prometheus(folder: Path, target: str, token: Path) -> Iterator[Ask]:
-    """Yield a function that asks a Prometheus which scrapes a target every second."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    (folder / "prometheus.yml").write_text(f"""
+CONFIG = """
 scrape_configs:
   - job_name: brickd
     scrape_interval: 1s
     authorization: {{credentials_file: {token}}}
     static_configs: [{{targets: ["{target}"]}}]
-""")
-    command = ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
-    with subprocess.Popen([*command, f"--web.listen-address={address}"], stderr=subprocess.DEVNULL) as process:
-
-        def ask(query: str) -> list[dict[str, Any]]:
-            url = f"http://{address}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
-            try:
-                with urllib.request.urlopen(url, timeout=10) as answered:
-                    found: list[dict[str, Any]] = json.load(answered)["data"]["result"]
-                    return found
-            except (urllib.error.URLError, ConnectionError):
-                return []  # it has not started yet
-
-        try:
-            yield ask
-        finally:
-            process.terminate()
+"""
 
 
 @pytest.mark.slow
@@ -84,7 +48,8 @@ def test_prometheus_scrapes_and_answers_with_the_figures_of_brickd(worker: Start
         page = get(address, "/metrics", "Authorization: Bearer s3cret").body
         checked = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, check=False)
         assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
-        with prometheus(tmp_path, address, token) as ask:
+        with prometheus(tmp_path, CONFIG.format(target=address, token=token)) as server:
+            ask = server.ask
             until(lambda: ask('up{job="brickd"} == 1'))
             for row in document("bricks", "--over", "start")["bricks"]:
                 name = json.dumps(row["name"].replace("\n", "\\n").replace("\x1b", "\\x1b"))

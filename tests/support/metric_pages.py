@@ -43,12 +43,6 @@ def labels(of: Series, name: str) -> list[Mapping[str, Any]]:
     return [dict(labels) for each, labels in of if each == name]
 
 
-def free_address() -> str:
-    """Return an address of this machine where nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return f"127.0.0.1:{server.getsockname()[1]}"
-
-
 def get(address: str, target: str = "/metrics", *headers: str, method: str = "GET") -> Answer:
     """Send a request to the TCP port of a daemon; if the headers have no Host, add the right one."""
     host, _, port = address.rpartition(":")
