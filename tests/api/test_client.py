@@ -53,7 +53,7 @@ def test_a_verb_prints_the_same_with_and_without_a_daemon(worker: Start, daemon:
 
 
 def shape(screen: str) -> list[list[str]]:
-    """Return the words without digits of each line."""
+    """Return, for each line, the words that have no digits."""
     return [[word for word in line.split() if word.isalpha() and len(word) > 2] for line in screen.splitlines()]
 
 

@@ -42,7 +42,7 @@ def once(kept, do):
     return lambda: left and meanwhile(kept, left.pop())
 
 class Met(BrickStats):
-    # When a figure of it has been read, another thread comes.
+    # After the figure `at` has been read, another thread runs.
     def __getattribute__(self, name):
         value = super().__getattribute__(name)
         if name == at: hook()

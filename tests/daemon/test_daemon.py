@@ -149,7 +149,7 @@ def comparable(value: Any) -> Any:
 
 
 def nearly(value: Any, key: str = "") -> Any:
-    """Return a copy whose times equal times that differ by rounding, because each reader measures a tick itself."""
+    """Return a copy to compare: times may differ by rounding, because each reader measures a tick itself."""
     if isinstance(value, dict):
         return {name: nearly(each, name) for name, each in value.items()}
     if isinstance(value, list):

@@ -141,7 +141,7 @@ def _judge(loaded: Loaded, worker: Worker, *, whole: bool) -> None:
     on_the_way = range(len(lanes) + 1) if loaded.fate == "cut" else (0,)
     rows = {(brick.name, brick.bounded): brick.row for brick in bricks([worker])}
 
-    # Check the count of all spans, and of their details, by the place where the details are.
+    # Check the count of all spans, and the count of their details in all places.
     assert ledger.spans["begun"] - ledger.spans["summarized"] - ledger.spans["abandoned"] in on_the_way
     assert rows["span", False]["count"] - ledger.spans["summarized"] in on_the_way
     where = ledger.details["consumed"] + ledger.details["in_ring"] + ledger.details["lost_with_daemon"]
@@ -151,7 +151,7 @@ def _judge(loaded: Loaded, worker: Worker, *, whole: bool) -> None:
     where = ledger.events["consumed"] + ledger.events["in_ring"]
     assert sum(lane["event_attempts"] for lane in lanes) - where - ledger.events_dropped.total() in on_the_way
 
-    # Check the count of deferred starts, by the way in which they ended.
+    # Check how many deferred starts ended in each way.
     terms, dropped = Counter(reading.deferred), ledger.events_dropped
     assert terms["started"] == terms["measured"] + terms["bounded"] + terms["orphaned"]
     assert terms["started"] + dropped["defer"] <= sum(lane["event_attempts"] for lane in lanes)

@@ -127,7 +127,7 @@ def judge_worker(world: World, writer: Writer, worker: Worker) -> None:
         for path, row in zip(reading.paths, dtypes.summaries(reading.summaries), strict=True)
         if path is not None
     }
-    # Check the count of all spans, and of their details, by the place where the details are.
+    # Check the count of all spans, and the count of their details in all places.
     assert rows[2, _reader.UNIT_TICKS]["count"] == writer.spans
     details, events = worker.ledger.document()["details"], worker.ledger.document()["events"]
     wanted, written = (sum(lane[name] for _, lane, _ in reading.lanes) for name in ("span_attempts", "event_attempts"))
@@ -136,7 +136,7 @@ def judge_worker(world: World, writer: Writer, worker: Worker) -> None:
     assert written - sum(events["dropped"].values()) - _accounted(events) in unpublished
     folded = world.folded[reading.uuid] + world.now_folding(reading.uuid)
     assert details["consumed"] == folded
-    # Check the count of deferred starts, by the way in which they ended.
+    # Check how many deferred starts ended in each way.
     assert counts["started"] <= len(history.starts) if writer.uncertain else counts["started"] == len(history.starts)
     assert counts["started"] == counts["measured"] + counts["bounded"] + counts["orphaned"] + counts["pending"]
     assert counts["refused"] == 0

@@ -25,7 +25,7 @@ DEFERRED = {term: number for number, term in enumerate(ledger.DEFERRED, 1)}
 
 
 def image(*lanes: dict[str, Any], tails: dict[str, Any] | None = None, **process: int) -> bytes:
-    """Return the golden segment with these lanes, all with these tails."""
+    """Return the golden segment with these lanes; all lanes have these tails."""
     made = bytearray(golden("1.7"))
     put(made, "process", {"no_lane": 0} | process)
     for record in ("lane", "consumer"):

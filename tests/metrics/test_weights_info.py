@@ -1,4 +1,4 @@
-"""The digests of weights as series: one for each worker, and none for one that changes all the time."""
+"""The digests of weights as series: one for each worker, but none for a digest that keeps changing."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def seen_and_recorded(course: list[tuple[str, int]]) -> Iterator[tuple[int, int]
         getattr(model, step)(which)
         if step in ("look", "restart"):
             continue
-        # The window ends when the workers were read, even if a step came after the reading.
+        # The window ends at the time of the reading, even if a step came after the reading.
         window = model.windows.over(all_workers, (model.now - 1) * SECOND, (10 if which % 2 else 60) * SECOND)
         assert window is not None
         began = model.now - 1 - window.length_ns // SECOND

@@ -26,7 +26,7 @@ from brickd.shm.ledger import ledger_of
 
 
 def by_row(compared: Compared) -> EvidenceVerdict:
-    """Return the verdict on the service that follows from comparing rows."""
+    """Return the verdict that follows from comparing the rows of the service."""
     reading = MadeUp(service="api").reading()
     workers = [Worker("api/0", reading, ledger_of(reading))]
     found = verdicts(Comparisons(compared, (), None), workers)
@@ -254,7 +254,7 @@ def presumed(workers: int = 3) -> Fleet:
 
 
 def mixed(fleet: Fleet) -> None:
-    """Rows of a site that mixes the rows of a batch: two healthy workers had the same batch, and one had another."""
+    """Rows of a site that mixes the rows of a batch: two healthy workers had the same batch, a third had another."""
     for row in range(4):
         for worker, output in enumerate((far, right, right)):
             fleet.each(worker, record((output(row), row), step=row))

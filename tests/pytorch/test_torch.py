@@ -253,7 +253,7 @@ def test_a_compiled_model_has_the_weights_of_the_original(worker: Start, prefix:
 # ---- results -----------------------------------------------------------------------------------------------------
 
 LINEAR = """
-# A sum of so many is split among threads on every processor; a product of matrices is not.
+# A sum of this many elements is split among threads on every processor; a matrix product is not.
 weight = torch.randn(18, 1 << 16)
 rows = [torch.randn(18) for _ in range(12)]
 torch.set_num_threads(THREADS)

@@ -1,4 +1,4 @@
-"""Workers that always work, and report exactly how much."""
+"""Workers that always work, and report exactly how much they did."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def stated_lines(output: str) -> list[str]:
 
 @contextmanager
 def reader(folder: Path, **replaced: str) -> Iterator[Reader]:
-    """Yield a reader, and end its commands at the end; `replaced` maps texts of the page to their replacements."""
+    """Yield a reader; finally, end its commands. `replaced` maps texts of the page to their replacements."""
     one = Reader(folder, replaced)
     try:
         yield one

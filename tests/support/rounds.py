@@ -53,7 +53,7 @@ def states(status: Document) -> dict[str, str]:
 
 
 def logged(daemon: Running, kind: str) -> list[Document]:
-    """Return all events of a kind so far."""
+    """Return all events of this kind that were logged so far."""
     return [each for each in daemon.ask("/events")["events"] if each["kind"] == kind]
 
 

@@ -103,7 +103,7 @@ def test_a_worker_must_exceed_the_spread_of_the_others(apart: float, *, named: b
 
 
 def exactly(*workers: float | Sequence[float]) -> Part:
-    """Return the part of each worker in each slot, without noise."""
+    """Return a function that gives each worker its part, or its part for each slot, without noise."""
 
     def part(worker: int, slot: int) -> float:
         given = workers[worker]
@@ -216,7 +216,7 @@ def test_workers_without_known_waiting_are_counted() -> None:
 
 
 def test_a_cost_never_exceeds_the_wall_time() -> None:
-    """The worker makes 500 calls of 4 ms a hundred times as slowly. So the calls of a slot of 10 s take 200 s: their
+    """The worker makes 500 calls that take 400 ms instead of 4 ms. In a slot of 10 s, they take 200 s, because their
     spans overlap.
     """
     fleet = Fleet(workers=4, bricks={"gemm": Made(4_000_000, factor=slow(2, 9_900), calls=500)})

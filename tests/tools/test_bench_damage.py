@@ -36,7 +36,7 @@ weights = drawn(size, 1)
 clean = run(as_it_should)
 def tried(fault):
     wrong = run(fault)
-    # As far as both took the same steps.
+    # The first operator that differs; zip ends with the shorter run.
     at, one, other = next((at, a, b) for at, (a, b) in enumerate(zip(clean, wrong)) if a != b)
     return [one[0], one[:2] == other[:2], one[2] != other[2], fault.place, fault.born, fault.error]
 """

@@ -105,7 +105,7 @@ def test_threads_that_init_concurrently_open_one_segment(worker: Start, prefix: 
         threads = [threading.Thread(target=run, args=(n,)) for n in range(16)]
         for thread in threads: thread.start()
         for thread in threads: thread.join()
-        # Who came while the segment was being opened was counted as such; from now on all is recorded.
+        # Spans that began while the segment was being opened were only counted; from now on, all are recorded.
         with b: pass
         pause()
         """

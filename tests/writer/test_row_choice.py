@@ -179,7 +179,7 @@ def looked_at(*shape):
     array[:] = 1
     array[-1] = 2  # the last position of the last sequence
     assert libc.mprotect(array.ctypes.data + size, PAGE, 0) == 0
-    # The sequences follow each other after as many positions as may be looked at.
+    # A sequence has more positions than may be examined; the next one begins where the examined ones end.
     strides = 4096 // shape[0] * 16, 16, 4
     numbers = (ctypes.c_int64 * 6)(*shape, *strides)
     data = array.ctypes.data, 12, 3, ctypes.addressof(numbers), ctypes.addressof(numbers) + 24, 2**64 - 1

@@ -100,7 +100,7 @@ def test_a_task_that_ends_with_a_span_open_is_counted_as_abandoned(worker: Start
             for _ in range(50):
                 await asyncio.create_task(leaves())
         asyncio.run(main())
-        # The keys are looked at in turn as other work goes on: 256 places, one key at a time.
+        # While other work goes on, the agent checks the 256 places of the table of keys, one at a time.
         for _ in range(64 * (256 + 50)):
             with brick.span("work"): pass
         """,
