@@ -111,7 +111,7 @@ def test_a_damaged_slot_is_never_read(at: int, bits: int, tmp_path_factory: pyte
     ],
 )
 def test_only_a_valid_head_in_its_own_cell_is_a_slot(changed: dict[str, Any], is_slot: bool, path: Path) -> None:
-    """The checksum is right, as that of a file which another program wrote."""
+    """The checksum is correct, as if another program had written the file."""
     valid: dict[str, Any] = {"magic": b"brickday", "version": 2, "tier": 0, "length": 1, "sequence": 1}
     head = day_file._HEAD.pack(*(valid | {"began_ns": 0, "ended_ns": 10} | changed).values())
     DayFile(path).close()

@@ -31,7 +31,7 @@ def until(spans: int, *arguments: str) -> dict[str, Any]:
     end = time.monotonic() + _WAIT_S
     while time.monotonic() < end:
         document = counted("--over", "1h", *arguments)
-        # Before the first slot, the window answers.
+        # Until the first slot is stored, the answer comes from the window and has no `from`.
         if (
             document is not None
             and document["from"] is not None

@@ -1,4 +1,4 @@
-"""A profile of live workers: what they did between two looks, by stack."""
+"""A profile of live workers: what they did between two readings, for each stack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Metrics of a real daemon: they go on over dead workers and killed daemons, and their file is whole or absent."""
+"""Metrics of a real daemon: they continue after workers die and daemons are killed; their file is complete or
+absent."""
 
 from __future__ import annotations
 

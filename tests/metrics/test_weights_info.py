@@ -23,7 +23,7 @@ class Pages:
         self._info = WeightsInfo(lambda kind, text, **_: self.logged.append(f"{kind}: {text}"))
 
     def at(self, second: int, digest: str | None, *, shown: bool = True) -> tuple[list[str], list[float]]:
-        """Return the digests of a page, and whether they are suppressed."""
+        """Return the digests on a page, and whether they are suppressed."""
         into = Exposition()
         names = {UUID: "api/0"} if shown else {}
         self._info.write([WORKER], names, {} if digest is None else {UUID: digest}, second * SECOND, into)

@@ -88,7 +88,7 @@ def test_the_sum_of_two_slots_is_the_slot_of_their_whole_time(first: MadeUp, the
 @settings(max_examples=20)
 @given(st.data(), programs(given=False, room=False), programs(given=False, room=False))
 def test_tables_of_earlier_slots_change_no_figure(kept: int, data: st.DataObject, first: MadeUp, then: MadeUp) -> None:
-    """Two workers may come to the same bricks in different orders; later slots use the rows of earlier ones."""
+    """Two workers may reach the same bricks in different orders; later slots use the rows of earlier slots."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(reading_sums, "_KNOWN_PATHS_MAX", kept)
         patched.setattr(summary_fold, "_KNOWN_PATHS_MAX", kept)

@@ -21,7 +21,7 @@ static void record(uint32_t brick, int many)
     }
 }
 
-/* Records, under a new name each time while more names are allowed, and otherwise under the last name. */
+/* While more names are allowed, records under a new name each time; otherwise, records under the last name. */
 static void *intern(void *which)
 {
     char text[32];

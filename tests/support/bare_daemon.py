@@ -1,8 +1,8 @@
 """A daemon without an API: a program of the tests.
 
-This daemon has the runtime directory, the loop, the checkpoint and the shutdown of `brickd up`, but no API, because
-loading the API takes longer than a daemon lives that a test kills. The daemon prints each event on a line of stdout.
-The optional argument is the length of an epoch in ns.
+This daemon has the runtime directory, the loop, the checkpoint and the shutdown of `brickd up`, but no API, because a
+test often kills it sooner than the API could be loaded. The daemon prints each event on a line of stdout. The optional
+argument is the length of an epoch in ns.
 """
 
 from __future__ import annotations

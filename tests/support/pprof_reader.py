@@ -1,4 +1,4 @@
-"""Reads profiles of pprof, apart from their encoder in brickd."""
+"""Reads profiles of pprof; shares no code with the encoder in brickd."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def until(so: Callable[[], T]) -> T:
 
 
 class Running:
-    """A running daemon; `said`: its first line."""
+    """A running daemon; `said` is the first line that it printed."""
 
     def __init__(self, process: Process, said: str = "") -> None:
         self.process, self.said = process, said

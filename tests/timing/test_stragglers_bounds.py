@@ -77,7 +77,7 @@ def above(value: float) -> float:
 
 
 def first(apart: float | Sequence[float], others: Sequence[float] = (0.0,) * 4, **more: Any) -> list[Side]:
-    """Return workers of which the first has this distance."""
+    """Return workers; the first one has this distance."""
     return [replace(EQUAL, apart=apart, **more), *(replace(EQUAL, apart=other) for other in others)]
 
 

@@ -1,4 +1,4 @@
-"""The digest of a worker's weights: equal exactly for workers that hold the same tensors."""
+"""The digest of a worker's weights: two digests are equal if and only if the workers hold the same tensors."""
 
 from __future__ import annotations
 
