@@ -40,7 +40,7 @@ def open(recording: str | os.PathLike[str], *more: str | os.PathLike[str]) -> Pr
         more: its other files, in any order.
 
     Raises:
-        brickd.errors.RecordingRefused: a file is no recording.
+        brickd.errors.RecordingRefused: a file is not a recording.
         brickd.errors.NotPermitted: this user may not read a file.
     """
     from brickd.profile import Profile
@@ -59,7 +59,7 @@ def diff(
 
     Args:
         names: the names of workers and services; a worker of a recording is `"base.brick:api/0"`. The values of the
-            first one are the expected values.
+            first named worker are the expected ones.
         by: weights, input, or run (the workers did the same work). None: input, or weights if no output can be
             compared.
         step: compare only this step.

@@ -44,8 +44,8 @@ _ASKED_MAX = 100  # with more workers than this, ask for all of them instead of 
 class Profile:
     """The workers of this machine, or those of a recording.
 
-    Each call of a method asks anew: a daemon if one runs, else the shared memory of the workers; or it reads the files
-    of the recording.
+    Each call of a method gets new data: from a daemon if one runs, else from the shared memory of the workers. For a
+    recording, the call reads its files.
 
     Attributes:
         recordings: the files of a recording; empty: the live workers of this machine.
@@ -58,7 +58,7 @@ class Profile:
         """Return the profile in the files of one recording.
 
         Raises:
-            brickd.errors.RecordingRefused: a file is no recording.
+            brickd.errors.RecordingRefused: a file is not a recording.
             brickd.errors.NotPermitted: this user may not read a file.
         """
         from brickd.recording.chunks import open_recording
@@ -93,7 +93,7 @@ class Profile:
         Args:
             names: names of workers and services; without a name, all workers.
             sort: the figure to sort by, as on the command line.
-            by: "worker", "service" or "layer": a row for each of them.
+            by: "worker", "service" or "layer": each brick has a row for each of these.
             category: only the bricks of this category.
             top: only the first bricks; `document["rest"]` counts the others.
             over: the last seconds to count, as a number or as text ("30s", "15m"), at most 48 hours; "start" for
@@ -149,7 +149,7 @@ class Profile:
         since: float | str | None = None,
         until: float | str | None = None,
     ) -> Table:
-        """Return the work over the last day, a row for each piece of time, as `brickd history` does.
+        """Return the work over the last day, a row for each period, as `brickd history` does.
 
         Args:
             names: names of workers and services, which are added up; without a name, all workers.
@@ -244,7 +244,8 @@ class Profile:
         """Compare the numbers of two or more workers, as `brickd.diff` does.
 
         Args:
-            names: names of workers and services; the first worker is the expected one. Without a name, all workers.
+            names: names of workers and services; the values of the first worker are the expected ones. Without a name,
+                all workers.
             by: weights, input, row, or run (they did the same work); None: the strongest evidence there is.
             step: compare only this step.
             since: compare only the records of the last `since` seconds.

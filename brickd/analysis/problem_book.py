@@ -17,8 +17,8 @@ from brickd.base.json_values import U64_MAX, flag, listed, optional, require, te
 from brickd.base.timestamps import rfc3339
 from brickd.base.units import SECOND, duration, plural
 
-# A condition may be absent in one check and return in the next, so a problem does not end at once. After a restart, the
-# daemon also needs some time to find stragglers again.
+# A condition may be absent in one check and return in the next, so a problem does not end immediately. After a restart,
+# the daemon also needs some time to find stragglers again.
 AWAY_NS = 120 * SECOND
 KEPT_NS = 3_600 * SECOND  # how long an ended problem stays in the book
 ENTRIES_MAX = 512

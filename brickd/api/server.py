@@ -59,7 +59,7 @@ class Server:
             self._listener.close()
 
     async def _accept(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
-        # One client is accepted at a time. If many connect at once, the excess ones are closed before the next client
+        # One client is accepted at a time. If many connect together, the excess ones are closed before the next client
         # gets a descriptor.
         factory = connections(self._application.asgi, self._room)
         server = await loop.create_unix_server(factory, sock=self._listener.socket, backlog=1)

@@ -15,7 +15,7 @@ from brickd.cli.table import Column, Figure
 
 
 def _change(percent: float | None) -> str:
-    """Return a change with its sign.
+    """Format a change, always with its sign.
 
     >>> _change(12.3), _change(-4.0), _change(0.0), _change(None)
     ('+12 %', '-4.0 %', '0 %', '-')

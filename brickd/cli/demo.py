@@ -78,7 +78,7 @@ def demo(seconds: float) -> None:
 
 
 def _end_by_signal(number: int, _: object) -> None:
-    """End the demonstration, which cleans up, with the exit code that shells use for this signal."""
+    """Exit with the code that shells use for this signal, so that the demonstration cleans up."""
     sys.exit(128 + number)
 
 
@@ -109,7 +109,7 @@ def _running() -> Iterator[list[Process]]:
         for index, kind in enumerate(_WORKERS):
             environment["BRICKD_WORKER"] = str(index)
             command = [sys.executable, "-P", "-m", "brickd.demo.worker", kind]
-            # In a group of its own, the process does not get the Ctrl-C that ends the demonstration.
+            # The process has its own group, so that it does not get the Ctrl-C that ends the demonstration.
             processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, process_group=0))
         prefix = os.environ["BRICKD_SHM_PREFIX"]
         _wait(lambda: len(find(prefix)) == len(_WORKERS), processes, "not all workers have started")

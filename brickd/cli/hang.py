@@ -64,7 +64,7 @@ def hang(query: HangQuery, recordings: Sequence[str], output: str) -> Exit:
 
 
 def _wait(query: HangQuery, passes: Passes) -> None:
-    """Show progress while the daemon watches the workers. If there are no workers, the daemon answers at once."""
+    """Show progress while the daemon watches the workers. If there are no workers, the daemon answers immediately."""
     if not passes(_AT_ONCE_SECONDS):
         progress.watch(query.watch, passes)
 

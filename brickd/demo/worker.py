@@ -39,7 +39,7 @@ def slowly(place: OperatorCall, compute: Callable[..., Array], inputs: tuple[Arr
 
 
 async def serve(model: Model, stop: threading.Event) -> None:
-    """Serve all clients at once. Each client is a task that repeats one request."""
+    """Serve all clients concurrently. Each client is a task that repeats one request."""
 
     async def client(prompt: list[int]) -> None:
         while not stop.is_set():

@@ -117,7 +117,7 @@ class _Service:
         return exported
 
     def _rows_of(self, reading: Reading) -> _Rows:
-        """Return the rows of a worker's paths, which seldom change from page to page."""
+        """Return the rows of a worker's paths; these rows seldom change from one page to the next."""
         before = self._rows.get(reading.uuid)
         if before is not None and before.paths == reading.paths and before.names == reading.names:
             return before

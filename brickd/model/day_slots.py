@@ -105,14 +105,14 @@ class DaySlot:
 
 @dataclass(slots=True)
 class SlotTables:
-    """What slots of the same workers have in common: where the call paths of each worker are in a sum."""
+    """The tables that slots of the same workers share: they map each worker's call paths to the paths of a sum."""
 
     fold: SummaryFold[None] = field(default_factory=SummaryFold)
     paths: dict[str, PathTables] = field(default_factory=dict)
 
 
 def slot(before: Snapshot, after: Snapshot, tables: SlotTables | None = None) -> DaySlot:
-    """Return the work of all workers between two snapshots; `tables`: those of earlier slots."""
+    """Return the work of all workers between two snapshots; `tables`: the tables of earlier slots."""
     tables = tables or SlotTables()
     lost_before = {worker.reading.uuid: worker.ledger.lost() for worker in before.survey.workers}
     lost_before |= {uuid[:16]: lost for uuid, lost in lost_before.items()}

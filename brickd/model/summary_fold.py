@@ -124,7 +124,7 @@ class SummaryFold(Generic[Key]):
     def rows_of(self, reading: Reading, key_of: Callable[[CallPath, int], Key], group: Hashable = None) -> PathRows:
         """Return the rows of a reading's paths, with rows for new keys; the arguments are those of `add`.
 
-        The rows of a reading with the same paths are reused.
+        The rows of an earlier reading that has the same paths are reused.
         """
         like = (reading.paths, reading.names, group)
         if like != self._like:

@@ -56,7 +56,7 @@ class RecordedSegment:
         return self._tails.ring(lane, events=events)
 
     def _read_tails(self, newest: int) -> Tails:
-        """Read the slots of all lanes at once, because the files are long."""
+        """Read the slots of all lanes together, because the files are long."""
         tails = Tails((number for number, _, _ in self._reading.lanes), newest)
         for file in self._files:
             for _, found in file.records({self._reading.uuid}):

@@ -1,8 +1,8 @@
 """The comparison of a status with the same time a day earlier.
 
 Owns: the schema of the comparison, which time is compared. Must not know: how totals are added up, screens. Invariants:
-Only rates and percentiles are compared, because the two times may differ in length. A figure that is not known on both
-sides has no change.
+Only rates and percentiles are compared, because the two times may differ in length. A figure has a change only if it is
+known for both times.
 """
 
 from __future__ import annotations

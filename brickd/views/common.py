@@ -165,7 +165,7 @@ def of_services(slot: DaySlot, names: Sequence[str]) -> list[Worker]:
 
 
 def require_services(found: ChosenWorkers, names: Sequence[str]) -> None:
-    """Raise BrickdError if a name is that of a worker, because the last day is kept by service."""
+    """Raise BrickdError if a name is that of a worker, because the last day has only sums of services."""
     if others := sorted({worker.name for worker in found.workers} & set(names)):
         raise BrickdError(
             f"the last day is kept by service, not by worker {others[0]}: give the service, or use --over 60s"

@@ -136,7 +136,7 @@ def meant(found: Survey, names: Sequence[str]) -> list[Worker]:
 
 
 def _choices(workers: Sequence[Worker]) -> str:
-    """List the services of these workers, the service with the most live workers first, then with the most workers."""
+    """List the services of these workers, sorted by the number of live workers, then by the number of all workers."""
     live = Counter(worker.service for worker in workers if worker.reading.alive)
     numbers = Counter(worker.service for worker in workers)
     order = sorted(numbers, key=lambda name: (-live[name], -numbers[name], name))
