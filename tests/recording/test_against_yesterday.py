@@ -33,7 +33,7 @@ Then = tuple[dict[str, Any], tuple[str, ...]]
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recording of two days. On the second one, `a` is twice as frequent and four times as slow."""
+    """A recording of two days. On the second day, `a` is twice as frequent and four times as slow."""
     api, batch, late = MadeUp("api"), MadeUp("batch"), MadeUp("late")
     found = tmp_path_factory.mktemp("days") / "run.brick"
     known = set[int]()

@@ -15,7 +15,7 @@ from brickd.model.exported_series import ExportedSeries
 
 
 def pages_of(world: World, keep: Callable[[ExportedSeries], object] = lambda _: None) -> MetricsPage:
-    """Return the maker of pages of a world without weights."""
+    """Return the object that makes pages of metrics for workers without weights."""
     return MetricsPage(world, ExportedSeries(), keep, lambda _: {}, lambda *_, **__: None)
 
 

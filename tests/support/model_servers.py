@@ -104,7 +104,7 @@ class Server:
         return False
 
     def workers(self, number: int, seed: int = 0) -> dict[int, str]:
-        """Send requests until `number` workers have answered; return the kind of each worker, by pid."""
+        """Send requests until `number` workers have answered; return the kind of each worker, keyed by pid."""
         found: dict[int, str] = {}
 
         def all_of_them() -> bool:
