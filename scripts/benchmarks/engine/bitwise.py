@@ -1,7 +1,7 @@
 """Whether the engine's replicas serve the same bits with brickd, and which rows of different replicas are equal.
 
-Owns: the runs that are compared. Must not know: how rows are compared, faults, verdicts. Invariant: all runs are of the
-same process, started with and without `brickd run`.
+Owns: the runs that are compared. Must not know: how rows are compared, faults, verdicts. Invariant: all runs execute
+the same program, started with and without `brickd run`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REPLICA = "benchmarks.engine.replica"
 
 
 def bitwise(place: Workplace, of: Settings) -> dict[str, Any]:
-    """Serve the same requests three times, and compare what was served; compare the rows of the first time."""
+    """Serve the same requests three times, and compare what was served; compare the rows of the first run."""
     plain = _reports(place, of, recorded=False, rows=True)
     again = _reports(place, of, recorded=False)
     with running(place):

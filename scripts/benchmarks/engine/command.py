@@ -147,7 +147,7 @@ def _missed(result: Mapping[str, Any]) -> bool:
 
 
 def clean(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The row of all time without a fault, judged if it is long enough."""
+    """The row of all time without a fault, which is judged only if that time is long enough."""
     hours = sum(each["clean_s"] for each in results) / 3600
     false = sum(len(each["false"]) for each in results)
     short = hours < frozen.CLEAN_HOURS_MIN

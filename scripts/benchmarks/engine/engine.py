@@ -2,7 +2,7 @@
 
 Owns: the tensors of a step, padding, sampling, the digest of what was served. Must not know: brickd, faults, processes.
 Invariants: the served tokens depend only on the settings and on what the model computes; padding repeats the first
-token of a row, so that no row is equal to another replica's only because both are padding.
+token of a row, so that rows of two replicas are never equal only because both are padding.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _shape(slices: Sequence[Slice]) -> Shape:
 
 
 def _sampled(logits: Any, of: Slice) -> int:
-    """A token at random, by the request's seed and the position."""
+    """A random token, drawn from the request's seed and the position."""
     generation, start, count = of
     if start + count < len(generation.tokens):
         return 0  # nobody needs it

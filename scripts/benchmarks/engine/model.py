@@ -1,8 +1,8 @@
 """A transformers decoder with seeded random weights, and its paged cache of keys and values.
 
 Owns: the engine's architectures, where keys and values are stored. Must not know: requests, brickd, faults.
-Invariants: the key of a token is at the index of its position, whatever the batch; block 0 takes what padding computes,
-and no row looks at it.
+Invariants: the key of a token is at the index of its position, whatever the batch; block 0 takes the keys and values of
+padding, and no row attends to it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def built(kind: str, seed: int) -> Any:
 
 
 def row_wise(name: str) -> bool:
-    """Whether each output row of a module depends on one input row only, by its path."""
+    """Whether each output row of the module at this path depends on one input row only."""
     own = name.rpartition(".")[2]
     return own.endswith(_ROW_WISE)
 
@@ -57,11 +57,11 @@ class PagedCache:
         self._stored, self._slots, self._tables = of.stored, slots, tables
 
     def get_seq_length(self, layer: int = 0) -> int:
-        """Nothing: positions are given, and the mask is complete."""
+        """0, because positions are given, and the mask is complete."""
         return 0
 
     def update(self, keys: Any, values: Any, layer: int, **_: Any) -> tuple[Any, Any]:
-        """Store new keys and values (rows, heads, tokens, width); return all of the rows."""
+        """Store new keys and values (rows, heads, tokens, width); return all keys and values of the rows."""
         found = []
         for store, new in zip(self._stored[layer], (keys, values), strict=True):
             store[self._slots] = new.transpose(1, 2)

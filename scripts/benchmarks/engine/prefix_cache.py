@@ -1,8 +1,8 @@
 """The blocks of a paged cache: which are free, in use, and reusable by another request with an equal prefix.
 
 Owns: references, contents by key, the order of reuse. Must not know: tensors, requests. Invariants: a block with
-references is never given out; a key has one block, and means its tokens and all tokens before them; what is reused
-keeps its note. Block 0 is never given out: padding is written there.
+references is never given out; a key has one block, and stands for that block's tokens and all tokens before them; a
+reused block keeps its note. Block 0 is never given out: padding is written there.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class PrefixCache(Generic[Note]):
         return found
 
     def publish(self, number: int, key: bytes, note: Note) -> None:
-        """Let others reuse a full block, unless another block has the same content."""
+        """Let other requests reuse a full block, unless another block has the same content."""
         if self._blocks[number].key is None and key not in self._known:
             self._known[key] = number
             self._blocks[number].key, self._blocks[number].note = key, note

@@ -1,4 +1,4 @@
-"""The replicas of the reference engine, forked from the process with the model; they serve until their commands end.
+"""The replicas of the reference engine, forked from the process with the model; they end when their pipes close.
 
 As a module, usually under `brickd run`: `python -m benchmarks.engine.replica SETTINGS READ,WRITE...`, with the settings
 as JSON and the two ends of pipes for each replica. It answers each of these commands with a report:

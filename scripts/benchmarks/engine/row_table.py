@@ -27,7 +27,7 @@ ROW = np.dtype(
 )
 _SITE_BYTES = ROW["site"].itemsize  # each key begins with its site
 _KEYS_MIN = 3  # of a replica and a site, for a share
-# The keys of comparisons, from what must be equal to what may differ.
+# For each comparison, the fields that must be equal.
 KEYS = {
     "equal input row": ("site", "input"),
     "equal input row, calls of as many rows": ("site", "input", "called"),
@@ -52,8 +52,8 @@ def compared(tables: Sequence[Table], sites: Sequence[str]) -> list[dict[str, An
 def _compared(name: str, keys: tuple[str, ...], tables: Sequence[Table], sites: Sequence[str]) -> dict[str, Any]:
     """Count the keys that several replicas have, and the rows with such a key.
 
-    `outlier_keys`: of the worst replica, the keys with a value that no other replica has, though others have the key.
-    `outlier_share`: of the worst replica and site, the share of such keys in those that others have, too.
+    `outlier_keys`: for how many shared keys the worst replica has a value that no other replica has.
+    `outlier_share`: the share of such keys among the shared keys of a replica at a site, where it is worst.
     """
     values: dict[bytes, dict[int, int]] = {}  # for each key and output, the replicas with it
     times: Counter[bytes] = Counter()
@@ -86,7 +86,7 @@ def _compared(name: str, keys: tuple[str, ...], tables: Sequence[Table], sites: 
 
 
 def known_elsewhere(mine: Table, others: Sequence[Table], *, lineage: bool) -> int:
-    """The number of rows with a history (and, if wanted, a lineage) that another replica had, too."""
+    """The number of rows whose history (and, if wanted, lineage) another replica also had."""
     keys = ("position", "history", *(("shapes",) if lineage else ()))
     known = {key for table in others for key in _packed(table, keys)}
     return sum(key in known for key in _packed(mine, keys))

@@ -2,7 +2,7 @@
 
 Owns: the settings of a replica, waiting and running generations, their blocks, what is computed, the history and
 lineage of each row. Must not know: tensors, models, brickd. Invariants: a step is all prefill or all decode, in turns
-if both wait; a generation without room takes it from the one that was admitted last, which is computed again later;
+if both wait; a generation that needs room takes it from the generation admitted last, which is computed again later;
 nothing depends on time.
 """
 
@@ -31,7 +31,7 @@ class Settings:
         batch: the largest number of requests of a step.
         chunk: the largest number of tokens of a request in a step of prefill.
         threads: the number of torch's threads.
-        load: the share of its capacity that is used on average.
+        load: the share of the engine's capacity that is used on average.
     """
 
     kind: str
@@ -68,7 +68,7 @@ class Generation:
 
     @property
     def left(self) -> int:
-        """The number of tokens that are not computed."""
+        """The number of tokens that are not computed yet."""
         return len(self.tokens) - self.computed
 
     def append(self, token: int) -> None:
@@ -78,7 +78,7 @@ class Generation:
 
 
 class Slice(NamedTuple):
-    """Tokens of a generation that one step computes; the last one gives a new token if none is left."""
+    """Tokens of a generation that one step computes; if none is left after them, the last one gives a new token."""
 
     generation: Generation
     start: int

@@ -1,4 +1,4 @@
-"""Requests by seed behind a chat template, different ones for each replica.
+"""Requests with a chat template, drawn from a seed; each replica gets different ones.
 
 Owns: token numbers of the template, prompts, lengths, when a request arrives. Must not know: torch, batches, brickd.
 Invariants: the same seed and replica give the same requests at the same steps; only the template and the system prompt
@@ -25,7 +25,7 @@ class Request:
     """A request.
 
     Attributes:
-        number: its number in the replica.
+        number: its index in the replica.
         prompt: its tokens, with the template.
         answer_max: the largest number of tokens of the answer.
         seed: the seed of the sampled tokens.
@@ -49,7 +49,7 @@ class Traffic:
             vocabulary: the number of tokens.
             system: the length of the system prompt.
             batch: the largest batch of the engine.
-            load: the share of its capacity that is used on average.
+            load: the share of the engine's capacity that is used on average.
         """
         common = Random(f"system prompt {seed}")
         self._vocabulary, self._rate = vocabulary, load * batch / _ANSWER_STEPS
@@ -74,7 +74,7 @@ class Traffic:
 
 
 def longest(system: int) -> int:
-    """The number of tokens of the longest request with its answer."""
+    """The number of tokens of the longest request together with its answer."""
     return system + _TEMPLATE_MAX + _CONTENT_LENGTHS[1] + _ANSWER_LENGTHS[1]
 
 

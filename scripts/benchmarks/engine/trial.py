@@ -92,8 +92,7 @@ class _Trial:
         return truth, {"truth": fault, **self._coverage(truth), **self._comparable(place.folder, fault)}
 
     def _comparable(self, folder: Path, fault: dict[str, Any]) -> dict[str, int]:
-        """Count the rows that the fault changed, those with a history known elsewhere, and those with a lineage known
-        elsewhere."""
+        """Count the rows that the fault changed, and those of them whose history or lineage another replica had."""
         tables = []
         for number, replica in enumerate(self._replicas):
             file = folder / f"computed-{number}.npy"
@@ -108,7 +107,7 @@ class _Trial:
         }
 
     def _stretch(self, phase: str, seconds: float, ends: Callable[[], bool] = lambda: False) -> None:
-        """Look for `seconds`, or until `ends` holds at the end of a look."""
+        """Query brickd for `seconds`, or until `ends` is true after a query."""
         began = time.monotonic()
         while True:
             at_s = time.monotonic() - began

@@ -29,8 +29,8 @@ class Lineage(NamedTuple):
 
     Attributes:
         borders: a digest of the first and last token of each step.
-        widths: also of the tokens and keys of a row, with padding.
-        shapes: also of the rows of the batch.
+        widths: a digest that also covers the tokens and keys of a row, with padding.
+        shapes: a digest that also covers the rows of the batch.
     """
 
     borders: int
@@ -56,7 +56,7 @@ class Fault:
         kind: one of the engine's faults.
         replica: its number.
         site: the path of the module that computes wrong.
-        watched: the paths of row-wise modules that contain it, from the outermost to itself: each is exact.
+        watched: the paths of row-wise modules that contain it, from the outermost to itself: each is an exact place.
         detail: a description.
         step, at_s: when it was put in: after this step of the engine, and in seconds since 1970.
     """
