@@ -14,7 +14,7 @@
  * also -lrt).
  *
  * PROMISES. No call raises, blocks, waits, starts a thread or installs a signal handler. brick_begin and brick_end
- * allocate nothing and make no system call, except in rare cases. These are the first record of a process, of a thread
+ * allocate nothing and make no system call, except in rare cases: the first record of a process, of a thread
  * or of a forked child; a new path or block of 64 paths; more spans open at once than ever before; a span ring just
  * turned on; a thread's first deferred work; and a check, about every ten seconds, that the segment still exists. The
  * calls for deferred work and for checksums make the same promises, with one exception: the first checksum of a process
@@ -85,10 +85,10 @@
  *   brick_checksum(rope, NULL, NULL, &out, &in, 1);
  *
  * Checksums use a key of the service: the file that BRICKD_KEY_FILE names, else the file `key` in BRICKD_STATE_DIR
- * (else in $XDG_STATE_HOME/brickd, else in ~/.local/state/brickd). Only the file's user may read it; the first process
- * that needs the key creates the file. If that fails, the key is 0, and one line on stderr gives the reason. If the
- * reason may be temporary (no descriptor or disk space left), checksums are dropped and counted until the key can be
- * read, because all checksums of a process must use the same key. Workers on several hosts or in several containers
+ * (else in $XDG_STATE_HOME/brickd, else in ~/.local/state/brickd). Only the owner of the file may read it; the first
+ * process that needs the key creates the file. If that fails, the key is 0, and one line on stderr gives the reason. If
+ * the reason may be temporary (no descriptor or disk space left), checksums are dropped and counted until the key can
+ * be read, because all checksums of a process must use the same key. Workers on several hosts or in several containers
  * need copies of the same file, or their checksums cannot be compared.
  *
  * brick_weights.h records a model's parameters in the same way. The writer never calls CUDA, so host functions of a
@@ -106,7 +106,7 @@
 extern "C" {
 #endif
 
-/* A field that is 0 is taken from the environment, otherwise from the defaults. The texts may be freed after the
+/* For a field that is 0, the environment decides, or else the default. The texts may be freed after the
  * call. */
 struct brick_config {
     const char *service;     /* BRICKD_SERVICE, else the program's name */
@@ -178,8 +178,8 @@ int brick_is_off(void);
 unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step);
 unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t bytes);
 
-/* The amount of work of brick_end_of and its relatives. flops: floating-point operations, 0 to BRICK_FLOPS_MAX. A field
- * of 0 means unknown. */
+/* The amount of work, for brick_end_of and similar calls. flops: floating-point operations, 0 to BRICK_FLOPS_MAX. A
+ * field of 0 means unknown. */
 #define BRICK_FLOPS_MAX 0x1p80
 struct brick_amounts {
     uint64_t elements, bytes;
@@ -200,7 +200,7 @@ unsigned brick_record_of(uint32_t brick, const void *key, uint64_t elapsed_ns, c
  * span's step. stream: the host's number for the stream (a handle, an index), 0 if there is only one. *id, for
  * brick_measured, is unique in this process; 0 if nothing was recorded. `id` may be NULL. The last eighth of a thread's
  * ring is reserved for measurements and finalizes, and the last eighth of that part is reserved for finalizes. Starts
- * and measurements without room are dropped. */
+ * and measurements for which there is no room are dropped. */
 unsigned brick_defer(uint32_t brick, const void *key, uint64_t stream, const uint64_t *step, uint64_t elements,
                      uint64_t bytes, uint64_t *id);
 
@@ -316,7 +316,7 @@ struct brick_rows {
     uint64_t at[BRICK_ROWS]; /* the rows' indices, in flat order */
     uint64_t rows;           /* number of rows of the call */
     int64_t shape[BRICK_DIMS_MAX];
-    uint32_t leading; /* length of `shape`: the input's dimensions without the last */
+    uint32_t leading; /* length of `shape`, which has the input's dimensions except the last */
     uint32_t count;   /* 0: nothing is recorded */
 };
 
@@ -370,12 +370,12 @@ void brick_thread_exit(void);
  * no reference to this key. */
 void brick_borrow(const void *key);
 
-/* Checks one of this thread's referenced keys per call, in turn. If `dead` returns true for the key, counts the key's
- * spans as abandoned and returns the key; else returns NULL. */
+/* Each call checks one of this thread's referenced keys, the next one each time. If `dead` returns true for the key,
+ * counts the key's spans as abandoned and returns the key; else returns NULL. */
 const void *brick_thread_sweep(int (*dead)(const void *key));
 
-/* Ends the host's part of this thread: counts the spans of each referenced key as abandoned and calls `drop` for it.
- * Spans of other keys stay open. If no span is open, the lane becomes free. */
+/* Ends the host's part of this thread: counts the spans of each referenced key as abandoned and calls `drop` for the
+ * key. Spans of other keys stay open. If no span is open, the lane becomes free. */
 void brick_thread_release(void (*drop)(const void *key));
 
 /* ---- for tests and tools ------------------------------------------------ */

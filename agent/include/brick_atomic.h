@@ -28,7 +28,7 @@ static inline double brick_load_relaxed_f64(const double *p)
 }
 static inline void brick_store_relaxed_f64(double *p, double v) { __atomic_store(p, &v, __ATOMIC_RELAXED); }
 
-/* A thread that loads this value sees everything that was written before it was stored. */
+/* A thread that loads this value sees everything that was written before the value was stored. */
 static inline uint32_t brick_load_acquire32(const uint32_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 static inline uint64_t brick_load_acquire(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 static inline void brick_store_release32(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }

@@ -71,7 +71,7 @@
 extern "C" {
 #endif
 
-/* Types of elements. The numbers are part of every checksum, so they never change. */
+/* Types of elements. These values are part of every checksum, so they never change. */
 enum brick_dtype {
     BRICK_BOOL = 1,
     BRICK_INT8 = 2,

@@ -8,8 +8,8 @@
  *
  * `brickd tree` then shows the kernel under the brick that launched it. Each call is a mark: brickd counts it at its
  * place in the tree, like a span. A million launches of one shape at one place need one path. Marks are not events, so
- * they are not lost without a daemon. Marks may use half of a segment's paths and names; a mark without room is
- * counted.
+ * they are not lost without a daemon. Marks may use half of a segment's paths and names; a mark for which there is no
+ * room is only counted.
  *
  * The rules of brick_agent.h apply here: keys, threads, forks, signals. Only the first call of a thread, and the first
  * call for a new place, shape or pair of ends, allocates or makes a system call.

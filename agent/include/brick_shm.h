@@ -11,8 +11,8 @@
  *   summaries  cumulative totals of each path. Summaries are state, not messages: a reader that comes late, dies or never
  *              comes loses nothing and counts nothing twice.
  *   rings      detail: single spans (span ring, filled only on a consumer's request) and events (event ring). A record
- *              without room is dropped and counted; totals do not depend on rings. Deferred work is only in events: the
- *              consumer computes its times.
+ *              that finds no room is dropped and counted; totals do not depend on rings. Deferred work is only in
+ *              events: the consumer computes its times.
  *
  * A path is a place in the call tree. A path either has a time, or is a mark of a fact at its place: a kernel was
  * launched here, bytes were moved, one brick needs another. A mark is counted in a summary, like a span, but has no
@@ -60,11 +60,11 @@
  *   record        | sequence:64 | payload:32 | slots:16 | kind:16 | 48 bytes more |
  *   checked       | head, site | shape of the output | sums | sketch | sums | sketch | ... |   (a slot each: output, inputs)
  *
- *   Path 0 is "other": spans whose path has no room are added there. Name 0 is for names without room; it has no site.
- *   A path with the parent BRICK_ROOT begins a call tree. layer+1 = 0 means no layer. A brick inside a brick of the
- *   same name and layer is recorded on the path of the outermost of them, so recursion of any depth and shape needs a
- *   finite number of paths. A site is a place where numbers are compared: a kernel (a name) at a layer. Two threads
- *   that reach a place at the same time may each assign an id to it, so only the key identifies the place.
+ *   Path 0 is "other": spans whose path has no room are added there. Name 0 stands for all names that found no room; it
+ *   has no site. A path with the parent BRICK_ROOT begins a call tree. layer+1 = 0 means no layer. A brick inside a
+ *   brick of the same name and layer is recorded on the path of the outermost of them, so recursion of any depth and
+ *   shape needs a finite number of paths. A site is a place where numbers are compared: a kernel (a name) at a layer.
+ *   Two threads that reach a place at the same time may each assign an id to it, so only the key identifies the place.
  *
  * 3. WHO DOES WHAT, WHEN (every legal transition)
  *
@@ -329,10 +329,10 @@ BRICK_ASSERT(BRICK_SITES_MAX == 64 * 256, "every site has its bit");
  *   hash = splitmix64(step XOR 0xA0761D6478BD642F), upper half     before 1.8, this is the draw
  *   draw = upper half of splitmix64(hash << 32 | epoch / 64) XOR the 32 bits of the epoch in reverse order
  *
- * In reverse order, consecutive epochs differ in their upper bits. So among 64 epochs that begin at a multiple of 64, a
- * rate of 1/64 selects each step in exactly one epoch, and a rate of 1/16 in one of each 16. In the next 64 epochs, a
- * step is selected at a different position, so even a step that recurs only in every fourth epoch is selected at some
- * time. The epoch of a step is the epoch in which the step begins, or in which a call gives the step.
+ * With their bits in reverse order, consecutive epochs differ in their upper bits. So among 64 epochs that begin at a
+ * multiple of 64, a rate of 1/64 selects each step in exactly one epoch, and a rate of 1/16 in one of each 16. In the
+ * next 64 epochs, a step is selected at a different position, so even a step that recurs only in every fourth epoch is
+ * selected at some time. The epoch of a step is the epoch in which the step begins, or in which a call gives the step.
  *
  * The consumer changes the epoch of all workers at the same time, every BRICK_EPOCH_SECONDS. The length of an epoch has
  * a lower and an upper limit. While the consumer writes the pages, workers use different epochs (64 pages in one call:
@@ -377,7 +377,7 @@ struct brick_process {
     uint64_t names;          /* next free id; simultaneous refused requests may raise it above the limit */
     uint64_t paths;
     uint64_t sites;
-    uint64_t names_refused;  /* names without room: recorded under name 0 */
+    uint64_t names_refused;  /* names that found no room: recorded under name 0 */
     uint64_t names_cut;      /* names that were too long: truncated, with a hash that keeps them distinct */
     uint64_t no_lane;        /* spans and events of threads without a lane, or from before the segment was open */
     uint64_t lanes_refused;  /* threads that got no lane */
@@ -428,7 +428,7 @@ struct brick_lane {
     uint64_t open;          /* the number of spans open now */
     uint64_t current;       /* the open word (section 2) of the open span that began last; 0: none */
     uint64_t span_head;     /* records ever written */
-    uint64_t span_attempts; /* attempts ever made; also the last record's sequence */
+    uint64_t span_attempts; /* number of attempts so far, and so the last record's sequence */
     uint64_t opened;        /* threads that have owned this lane */
     uint64_t thread;        /* the owner's thread id, 0 when free */
     /* line 1: what went wrong with spans */
@@ -442,7 +442,7 @@ struct brick_lane {
     /* line 2: details */
     uint64_t span_dropped[BRICK_DROPPED_REASONS];
     uint64_t event_head;     /* slots ever written */
-    uint64_t event_attempts; /* attempts ever made; also the last record's sequence */
+    uint64_t event_attempts; /* number of attempts so far, and so the last record's sequence */
     uint64_t event_records;  /* records ever written */
     uint64_t reserved2[3];   /* since 1.6: see BRICK_LANE_* */
     /* lines 3, 4 */
@@ -601,9 +601,9 @@ struct brick_span {
 };
 
 /* Deferred work, since 1.2. A finalize closes the starts of its stream (or of every stream) that are not later than its
- * ticks, in any lane. The time of reading has no effect, so no order between lanes is needed. A measurement precedes
- * its finalize in the same lane. The writer keeps the last eighth of the ring free of starts, and the last eighth of
- * that part free of measurements, so that measurements and finalizes find room. */
+ * ticks, in any lane. The time at which records are read has no effect, so no order between lanes is needed. A
+ * measurement precedes its finalize in the same lane. The writer keeps the last eighth of the ring free of starts, and
+ * the last eighth of that part free of measurements, so that measurements and finalizes find room. */
 struct brick_defer {
     uint64_t sequence;
     uint32_t path;     /* a path with the unit BRICK_UNIT_DEFERRED */
@@ -611,7 +611,7 @@ struct brick_defer {
     uint16_t kind;     /* BRICK_KIND_DEFER */
     uint64_t start;    /* ticks */
     uint64_t stream;   /* the host's number for the stream; 0 if none was given */
-    uint64_t id;       /* lane + 1 in the upper 16 bits, from 1 within the lane: unique in a process */
+    uint64_t id;       /* lane + 1 in the upper 16 bits, below a count from 1 within the lane: unique in a process */
     uint64_t step;     /* as in a span */
     uint64_t elements;
     uint64_t bytes;

@@ -14,8 +14,8 @@
  *       brick_weights_turn(&weights);                  at the end of each step, on any thread
  *   }
  *
- * Each record is a checksum (brick_agent.h) at a site of its own, with any name. Such a checksum has no inputs and the
- * relation local; its step is the generation.
+ * Each record is a checksum (brick_agent.h) at a site of its own, which is on whatever its name is. Such a checksum has
+ * no inputs and the relation local; its step is the generation.
  *
  * NAMES. The writer removes the numbers of layers and experts from a tensor's name, so that a model has few names, the
  * same in every worker. Dots separate the parts of a name. A number is a part of decimal digits without a leading zero,
@@ -44,8 +44,8 @@
  * A tensor that takes long to hold may be marked `seldom`: then only a load, and a scan that a consumer requests, read
  * it. Other scans record its last reading again, with the time of that reading.
  *
- * A record without room in the ring waits and is not dropped. Records of weights leave three eighths of the ring to
- * records that cannot wait.
+ * A record that finds no room in the ring waits and is not dropped. Records of weights leave three eighths of the ring
+ * to records that cannot wait.
  *
  * If a tensor changes while it is read, its record matches neither state. So load the weights again after an update,
  * with the next generation, before the next step begins. The generation becomes part of the params of later checksums,

@@ -66,7 +66,7 @@ def why_no_rows(part: Part) -> str | None:
     return min(found, key=_ORDER.index, default=None)
 
 
-# Of several reasons, the first one counts.
+# If several reasons apply, the first one is given.
 _ORDER = (COMPILED, QUANTIZED, STATEFUL, NOT_ROW_WISE)
 
 
@@ -103,7 +103,7 @@ def _is_of_rows(module: Any) -> bool:
 
 
 def is_presumed(part: Part) -> bool:
-    """Whether a part is only presumed to be row-wise, by its name: it runs code of the host or of another library."""
+    """Whether a part is presumed to be row-wise only by its name: it runs code of the host or of another library."""
     forwards = (type(each).forward for each in part.module.modules())
     return any(not getattr(forward, "__module__", "").startswith("torch.nn.modules.") for forward in forwards)
 
@@ -132,7 +132,7 @@ def in_turn(model: Any, chosen: Iterable[Part], most: int) -> list[tuple[Part, i
 
 
 def refused(model: Any, chosen: Iterable[Part], most: int) -> list[tuple[Part, str]]:
-    """Return further parts that would take turns if they were row-wise, each with the reason why they have no rows."""
+    """Return further parts that would take turns if they were row-wise, each with the reason why it has no rows."""
     found = [
         (part, why)
         for part in _others(model, chosen)

@@ -57,7 +57,7 @@ static int take_buffer(CoreTensor *t)
 
 /* ---- numpy arrays without a format ------------------------------------------ */
 
-/* Returns the name of an array's dtype: a new reference; or NULL in the cases of core_attribute. */
+/* Returns the name of an array's dtype: a new reference; or NULL as core_attribute returns it. */
 static PyObject *dtype_of(PyObject *array, PyObject **dtype)
 {
     *dtype = core_attribute(array, "dtype");

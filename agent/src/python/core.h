@@ -68,7 +68,7 @@ typedef struct {
     uint32_t layer;
 } Layer;
 
-/* The state of the process; there is one, like the segment. */
+/* The state of the process, which has only one, as it has one segment. */
 typedef struct {
     PyTypeObject *brick_type, *span_type, *layer_type, *manager_type, *traced_type, *traced_object_type, *watched_type,
         *fingerprint_type, *taken_type, *timer_type, *timing_type;

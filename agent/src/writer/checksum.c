@@ -59,7 +59,7 @@ struct brick_checked_place brick_checked_place_of(struct brick_thread *t, uint32
  * step last changed. Returns 0 if there is no memory for the count. */
 static int count_visit(struct brick_thread *t, const struct brick_checked_place *p, uint64_t *before)
 {
-    /* More entries than sites. */
+    /* A power of two above the number of sites. */
     const uint64_t visits = (uint64_t)2 << (63 - __builtin_clzll(t->segment->header->sites));
     if (BRICK_UNLIKELY(t->visits == NULL)) {
         if (!brick_seldom(++t->unvisited))

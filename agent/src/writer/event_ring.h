@@ -33,7 +33,7 @@ static inline int brick_event_room(struct brick_thread *t, uint64_t kept)
            && brick_ring_room(t, ring, &brick_consumer_of(t->segment, t->number)->event, kept);
 }
 
-/* Returns the first slot of the next record, with `kept` more slots free after it; NULL without room or memory. */
+/* Returns the first slot of the next record, with `kept` more slots free after it; NULL if it has no room or memory. */
 static inline void *brick_event_slot(struct brick_thread *t, uint64_t kept)
 {
     if (!brick_event_room(t, kept))

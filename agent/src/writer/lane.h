@@ -24,7 +24,7 @@ struct brick_frame {
     uint16_t inherits; /* enum brick_frame_bits: the bits also apply to all frames above this one */
 };
 
-/* The open frames of one key. A key without open frames has no stack, except the last used one. */
+/* The open frames of one key. A key without open frames has no stack, except the key that was used last. */
 struct brick_stack {
     const void *key;
     struct brick_frame *top;
@@ -98,7 +98,7 @@ struct brick_thread {
     struct brick_stack *buckets[BRICK_STACK_BUCKETS];
 };
 
-/* Points the thread to its lane of this segment and allocates its first memory. Returns 0 without memory. */
+/* Points the thread to its lane of this segment and allocates its first memory. Returns 0 if out of memory. */
 BRICK_HIDDEN int brick_lane_bind(struct brick_thread *t, struct brick_segment *s);
 /* Copies the lane's content into the segment that replaced a lost one. Returns 0 if out of memory. */
 BRICK_HIDDEN int brick_lane_move(struct brick_thread *t);

@@ -45,7 +45,7 @@ static struct parent sibling(struct brick_thread *t, struct parent at, uint32_t 
 
 static const struct brick_amounts nothing;
 
-/* Counts a mark, with the time given by the host. Returns its path; BRICK_OTHER without room, or below "other". */
+/* Counts a mark, with the time given by the host. Returns its path; BRICK_OTHER if no path is free. */
 static uint32_t mark_timed(struct brick_thread *t, struct parent at, uint32_t name, enum brick_unit unit, uint64_t stated_ns,
                            const struct brick_amounts *did)
 {

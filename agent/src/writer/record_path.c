@@ -9,7 +9,7 @@ static unsigned nested(struct brick_thread *t)
     return BRICK_REFUSED;
 }
 
-/* Counts a begin that is not recorded, so that its end does not end an open span. */
+/* Counts a begin that is not recorded, so that the matching end does not end another open span. */
 static void begin_off(struct brick_thread *t, const void *key)
 {
     struct brick_stack *s = brick_stack_open(t, key);

@@ -332,7 +332,7 @@ struct brick_place brick_place_of(const void *key)
     return place;
 }
 
-/* Opens a scope that inherits from the enclosing frame. Returns NULL without room. */
+/* Opens a scope that inherits from the enclosing frame. Returns NULL if there is no room. */
 static struct brick_frame *scope_push(struct brick_thread *t, const void *key, uint16_t scope, unsigned *outcome)
 {
     struct brick_stack *s = brick_stack_of(t, key, 1);

@@ -119,7 +119,7 @@ class TraceRun:
 
     @property
     def traces(self) -> tuple[KernelTrace, ...]:
-        """Return all traces, in the order of addition."""
+        """Return all traces, in the order in which they were added."""
         return tuple(self._traces)
 
     @property

@@ -1,8 +1,8 @@
 """The predecessor's 15 known bricks, with their aliases and categories.
 
 Owns: the ids, names and aliases of the bricks, and the four categories. Must not know: how bricks are timed.
-Invariants: an id never changes its name; names and aliases are unique and case-sensitive; other bricks have a
-declared category or Other.
+Invariants: an id never changes its name; names and aliases are unique and case-sensitive; any other brick has the
+category declared for it, or else Other.
 """
 
 from __future__ import annotations

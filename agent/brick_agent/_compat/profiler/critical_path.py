@@ -89,7 +89,7 @@ def critical(pieces: Sequence[Piece]) -> Critical:
     lengths = [0.0] * len(pieces)
     levels: dict[int, _Level] = {}
     cycles: list[list[int]] = []
-    # A piece comes after the piece that contains it, so this loop visits a piece before its container.
+    # A piece comes after its container in the sequence, so this backward loop visits a piece before its container.
     for number in range(len(pieces) - 1, _TOP - 1, -1):
         own_ns = pieces[number].own_ns if number != _TOP else 0.0
         level, circles = _level(own_ns, inside[number], pieces, lengths, needs)

@@ -10,14 +10,14 @@ Owns: what each call records, and which calls are refused. Must not know: the fo
 which scopes are open in a thread or task (`scopes`). A node is identified by its name and path: a million launches of
 one kernel at one path are one node, which counts them.
 
-A node and its time are marks (brick_graph.h), and no statistics include marks, here or in brickd. So a brick that was
-also timed counts once, and a graph changes no total, in any mode of the profiler.
+A node and its time are marks (brick_graph.h), and no statistics include marks, here or in brickd. So a brick that has a
+node and was timed counts once, and a graph changes no total, in any mode of the profiler.
 
-Differences from the predecessor: A scope of a brick, a function or a task for which no time is given has the time for
-which it is open, unless the mode is Off. A kernel recorded after a brick in the same scope, span and layer counts as
-launched by that brick; in the predecessor, the two are siblings. A brick also counts as recorded when its timer stops,
-unless kernels were recorded while it was timed. Ids are names. "Calls" and "contains" are the same relation here. The
-order of records creates no edges, because it has no meaning if work repeats; graph_add_dependency() adds edges.
+Differences from the predecessor: If no time is given for a scope of a brick, a function or a task, it is timed until
+its end, unless the mode is Off. A kernel recorded after a brick in the same scope, span and layer counts as launched by
+that brick; in the predecessor, the two are siblings. A brick also counts as recorded when its timer stops, unless
+kernels were recorded while it was timed. Ids are names. "Calls" and "contains" are the same relation here. The order of
+records creates no edges, because it has no meaning if work repeats; graph_add_dependency() adds edges.
 
 Invariants: while the graph is disabled, nothing is recorded and calls return None; no call raises (except with
 BRICKD_STRICT=1); a refused call leaves no scope open; each thread and each task has its own scopes.

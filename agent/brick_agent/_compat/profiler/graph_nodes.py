@@ -138,7 +138,7 @@ class GraphNodes(Generic[F]):
                 rows[number].node = node
 
     def _find(self) -> None:
-        """Find the rows with records; a node that only needs another node also counts."""
+        """Find the rows that have records, and the nodes that only need another node."""
         for row in reversed(self._rows):
             row.there |= row.key.unit in _PLACES and row.totals["count"] > 0
             if row.there and row.key.above >= 0:

@@ -48,7 +48,7 @@ class ExecutionNode:
 
     @dataclass(frozen=True, slots=True)
     class Brick:
-        """A brick. A scope without a given time has the time for which it is open."""
+        """A brick. If no time is given for a scope, its time is that from its opening to its end."""
 
         id: BrickId | int | str
         timing_ns: SupportsFloat | SupportsIndex = 0

@@ -23,7 +23,7 @@ def plain_tree(nodes: Sequence[Mapping[str, Any]], escaped: Callable[[str], str]
     roots = below[None]
     alone = len(roots) == 1
     lines = [_TITLE] if len(roots) > 1 else []
-    # Each entry: the text before the branch, whether the node is the last child of its parent, its depth, the node.
+    # Each entry: the text before the branch, whether the node is the last child of its parent, its depth, and the node.
     to_visit = [("", node is roots[-1], 0 if alone else 1, node) for node in reversed(roots)]
     while to_visit:
         before, last, depth, node = to_visit.pop()

@@ -153,7 +153,7 @@ class BrickProfiler(ProfilerTotals):
     # ---- reports -----------------------------------------------------------------------------------------------------
 
     def summary(self) -> str:
-        """Return the report as text: bricks in the order of their total, categories, tiles.
+        """Return the report as text: the bricks (longest total first), then the categories, then the tiles.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.record_elapsed("gemm", 12_500, elements=4096)

@@ -49,7 +49,7 @@ class ProfilerReport:
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """A column of a table: its title, the text of a row, and whether it is not a number."""
+    """A column of a table: its title, its text for a row, and whether that text is not a number."""
 
     title: str
     cell: Callable[[Any], str]
