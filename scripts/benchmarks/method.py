@@ -97,7 +97,7 @@ class Times:
         return [0.0] * len(empty) if name in self._native else empty
 
     def costs(self, name: str) -> list[float]:
-        """Return the cost in each round, without the loop."""
+        """Return the cost in each round, without the time of the loop."""
         return [ns - loop for ns, loop in zip(self._rounds[name], self._loop(name), strict=True)]
 
     def least(self, name: str) -> float:

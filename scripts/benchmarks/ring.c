@@ -46,7 +46,7 @@ static void spans_make(struct brick_span *spans, uint32_t paths)
     }
 }
 
-/* Makes a segment without a name, with memory allocated as by a worker. Returns the descriptor, or -1. */
+/* Makes a segment without a name, with its memory allocated as a worker does it. Returns the descriptor, or -1. */
 int make_segment(const char *path, uint32_t span_slots, uint32_t paths)
 {
     struct brick_header header = {.magic = BRICK_MAGIC,

@@ -77,7 +77,7 @@ class Running:
         """Wait until `reached` returns true.
 
         Raises:
-            RuntimeError: it does not after a long time; `problem` is the text.
+            RuntimeError: `reached` still returns false after a long time; `problem` is the message.
         """
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not reached():

@@ -1,8 +1,8 @@
 """`scripts/bench server`: the cost of starting a server of torch models with `brickd run`.
 
-Two questions: how much longer an instrumented module takes, and whether the server answers as many requests, as fast.
-The servers of all settings (arms) run at the same time. Each round sends requests to one server after the other, in a
-shuffled order, and compares each with the plain server.
+Two questions: how much longer an instrumented module takes, and whether the server answers as many requests as without
+brickd, as fast. The servers of all settings (arms) run at the same time. Each round sends requests to one server after
+the other, in a shuffled order, and compares each with the plain server.
 """
 
 from __future__ import annotations

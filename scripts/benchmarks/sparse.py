@@ -47,7 +47,7 @@ def _template() -> tuple[bytes, int]:
 
 
 def _sealed(page: bytes) -> bytes:
-    """Return the header with a new uuid and the checksum that belongs to it."""
+    """Return the header with a new uuid and the matching checksum."""
     made = bytearray(page)
     _put(made, "header", "uuid", os.urandom(16))
     magic = bytes(made[:8])

@@ -13,10 +13,10 @@
 #include "events.h"
 #include "recording_tap.h"
 
-/* The most event records and checksum slots that one pass reads from a segment; the next pass reads the rest. */
+/* The limit of event records and checksum slots that one pass reads from a segment; the next pass reads the rest. */
 #define BRICK_EVENTS_MAX 65536u
 
-/* The most slots that one pass copies from all rings of one kind in a segment, whatever the heads claim: 8 MiB in
+/* The limit of slots that one pass copies from all rings of one kind in a segment, whatever the heads claim: 8 MiB in
  * total, which takes 2 ms. A default ring has 4,096 slots. */
 #define BRICK_PASS_SLOTS 65536u
 

@@ -364,7 +364,7 @@ static int is_of_a_shard(const struct brick_checked *c)
     return c->relation == BRICK_LOCAL || c->relation == BRICK_PARTIAL;
 }
 
-/* Returns the power of two of the number of rows in a row's call: calls with other numbers may use other kernels. */
+/* Returns the size class (bit length) of a row's call, because calls of another size may use another kernel. */
 static uint64_t row_width(const struct brick_checked *c) { return 64u - (uint64_t)__builtin_clzll(c->position | 1); }
 
 static enum brick_added make(const struct brick_origin *by, const struct brick_record *slots, size_t left,

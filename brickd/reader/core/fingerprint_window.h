@@ -95,7 +95,7 @@ struct brick_births {
     uint64_t site, last;           /* the site without BRICK_SITE_STATEFUL; the number of the newest fingerprint */
     uint32_t service, worker;
     uint32_t fingerprints;         /* the number of fingerprints; 0: the row will be dropped */
-    uint32_t first[BRICK_NOT_FINITE]; /* for each kind, the fingerprint (counted from 1) where it was first born */
+    uint32_t first[BRICK_NOT_FINITE]; /* for each kind, the fingerprint (counted from 1) of the first birth */
     uint32_t times[BRICK_NOT_FINITE];
 };
 
@@ -148,7 +148,7 @@ int brick_fingerprints_limit(struct brick_fingerprints *p, size_t bytes_max);
 enum brick_added {
     BRICK_ADDED = 0,
     BRICK_ADDED_NOT,     /* an invalid record */
-    BRICK_ADDED_UNKNOWN, /* a number in the record has no digest yet */
+    BRICK_ADDED_UNKNOWN, /* an id in the record has no digest yet */
     BRICK_ADDED_NO_MEMORY
 };
 
@@ -189,8 +189,8 @@ static inline int brick_fingerprints_hold(const struct brick_fingerprints *p, ui
     return number >= p->first && number < p->end;
 }
 
-/* brick_fingerprints_at returns a fingerprint by its number in p. The next function returns a contiguous copy of its
- * slots, at most BRICK_CHECKED_SLOTS_MAX. */
+/* brick_fingerprints_at returns the fingerprint with this number in p. The next function returns a contiguous copy of
+ * its slots, at most BRICK_CHECKED_SLOTS_MAX. */
 const struct brick_kept_fingerprint *brick_fingerprints_at(const struct brick_fingerprints *p, uint64_t number);
 void brick_fingerprints_slots(const struct brick_fingerprints *p, const struct brick_kept_fingerprint *fingerprint,
                               struct brick_record *slots);

@@ -97,7 +97,7 @@ struct brick_match_row {
     float rounding;     /* the expected rounding error for the dtype and the size of the reduction */
     uint32_t contents;  /* by input: contents at which worst and reference differ like two classes; below
                          * BRICK_CONTENTS_MIN: too few to decide; 0: they are not of two classes */
-    uint8_t class;      /* diverged if any member diverged, else the greatest class of a member */
+    uint8_t class;      /* diverged if any member diverged, else the greatest class of its members */
 };
 
 struct brick_match_step {
@@ -113,7 +113,7 @@ struct brick_match_site {
     uint64_t compared, classes[BRICK_CLASSES];
     uint64_t lone; /* fingerprints without a counterpart in another worker */
     uint64_t bare; /* by input: fingerprints without inputs */
-    uint64_t missing, uncertain; /* by run: steps of other workers that this worker lacks; uncertain: at the start or end */
+    uint64_t missing, uncertain; /* by run: steps of others that it lacks; uncertain: those at the start or end */
     float error;   /* the largest accepted error */
 };
 

@@ -32,7 +32,7 @@ struct pair {
     uint32_t one, other;
     uint64_t context;
     struct both here, all; /* counts in this context; counts in all contexts */
-    uint64_t beyond;       /* in all contexts: contents where they differ beyond rounding, or one contradicts itself */
+    uint64_t beyond;       /* contents, in all contexts, where they differ beyond rounding or one contradicts itself */
 };
 
 /* An output for a content. */
@@ -81,7 +81,7 @@ static uint64_t contents_in(const struct pair *c, const struct both *b)
     return b->apart < ONE_PLACE_MIN ? brick_least(b->apart, BRICK_CONTENTS_MIN - 1) : 0;
 }
 
-/* If both workers had too few contents in a context, such as a rare prompt length, all contexts may decide. */
+/* If both workers had too few contents in a context, such as a rare prompt length, all contexts together may decide. */
 static uint64_t contents_of(const struct pair *c)
 {
     const uint64_t all = c->here.apart + c->here.equal < BRICK_CONTENTS_MIN ? contents_in(c, &c->all) : 0;
@@ -126,7 +126,7 @@ static void count_content(struct work *w, struct pair *c, size_t contexts)
     }
 }
 
-/* Counts the entries of one content, sorted by worker and output. */
+/* Counts the entries of one content, which are sorted by worker and output. */
 static void count_pairs(struct work *w, const struct pairs *of, const struct entry *e, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

@@ -5,7 +5,7 @@
 
 /* ---- by run ------------------------------------------------------------- */
 
-/* Handles the entries of one site, step, position and shard, of at least two workers, sorted by worker and time. */
+/* Handles at least two workers' entries of one site, step, position and shard, sorted by worker and time. */
 static int shard_group(struct work *w, const struct entry *e, size_t count)
 {
     size_t start = 0, times = 0, workers = 0;
@@ -79,8 +79,8 @@ static const struct entry *with_output(const struct entry *e, size_t count, uint
     return NULL;
 }
 
-/* Handles the entries of one row and context, of at least two workers, sorted by worker and output. The reference is
- * the output that the most workers have. */
+/* Handles at least two workers' entries of one row and context, sorted by worker and output. The output that the most
+ * workers have is the reference. */
 static int row_group(struct work *w, const struct entry *e, size_t count)
 {
     uint64_t best = 0;
@@ -108,7 +108,7 @@ static int row_group(struct work *w, const struct entry *e, size_t count)
     return brick_match_add(w, w->row, workers, reference, BRICK_CLASS_IDENTICAL);
 }
 
-/* Handles the entries of one site, inputs and context, of at least two workers, sorted by worker and output. */
+/* Handles at least two workers' entries of one site, inputs and context, sorted by worker and output. */
 static int context_group(struct work *w, const struct entry *e, size_t count)
 {
     struct entry *row = w->row;

@@ -55,7 +55,7 @@ int brick_group_by_input(struct work *w, const struct entry *e, size_t count);
 /* By input, accepts differences between numeric classes as within tolerance. Returns 0 if out of memory. */
 int brick_classes_find(struct work *w);
 
-/* ---- core/row_pairs.c: accepts differences of rows that are too few or too small. Returns 0 if out of memory. */
+/* ---- core/row_pairs.c: accepts row differences too few or small to decide. Returns 0 if out of memory. */
 int brick_rows_settle(struct work *w);
 
 #endif

@@ -41,7 +41,7 @@ struct visit {
     uint8_t diverged;
     uint8_t stateful; /* whether a fingerprint of the step depends on state that is not an input, such as a cache */
     uint8_t cut;      /* whether some fingerprints of the visit are not compared */
-    uint8_t worn;     /* whether it is its worker's first visit, whose oldest fingerprints may be evicted */
+    uint8_t worn;     /* whether this is the worker's first visit, whose oldest fingerprints may be evicted */
 };
 
 /* The outputs of a worker for one content: the first entry with the most frequent output, and the first entry with any

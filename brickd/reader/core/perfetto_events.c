@@ -94,7 +94,7 @@ static uint8_t *put_packet(uint8_t *to, int64_t at_ns, uint32_t sequence, const 
     return put_text(to, event);
 }
 
-/* Returns the text to intern for this path on this track: none if it was interned before. NULL without memory. */
+/* Returns the text to intern for this path on this track: none if it was interned before. NULL if out of memory. */
 static const struct brick_text *interned(struct brick_one_track *track, const struct brick_event_form *form, uint32_t path,
                                          struct brick_text *text)
 {

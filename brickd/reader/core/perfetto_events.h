@@ -28,7 +28,7 @@ struct brick_event_form {
 };
 
 /* Writes the begin and the end of as many rows as `room` bytes hold for certain. Returns the number of rows; sets
- * `used`, and adds to `untracked` the rows without a track. Returns SIZE_MAX without memory. */
+ * `used`, and adds to `untracked` the rows without a track. Returns SIZE_MAX if out of memory. */
 size_t brick_perfetto_events(struct brick_tracks *tracks, const struct brick_span_row *rows, size_t count,
                              const struct brick_event_form *form, uint8_t *to, size_t room, size_t *used,
                              uint64_t *untracked);

@@ -79,8 +79,8 @@ static inline uint64_t brick_piece_slots(const struct brick_chunk *piece)
 {
     return (piece->length - sizeof(struct brick_records)) / sizeof(struct brick_record);
 }
-/* Frees the room of the first `slots` slots of the oldest piece, which are written. The other slots become a separate
- * piece. */
+/* Frees the room of the first `slots` slots of the oldest piece, once these are in a file. The other slots become a
+ * separate piece. */
 void brick_spool_took(struct brick_spool *s, struct brick_chunk *piece, uint64_t slots);
 /* Discards all pieces, and counts their slots as refused. */
 void brick_spool_clear(struct brick_spool *s);

@@ -8,7 +8,7 @@
 
 #include "record_queue.h"
 
-/* The most slots in one piece. */
+/* The limit of slots in one piece. */
 #define BRICK_TRACK_SLOTS 16384u
 
 struct brick_track {

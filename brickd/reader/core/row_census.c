@@ -61,7 +61,7 @@ uint64_t brick_rows_in_other_contexts(const struct brick_fingerprints *p, uint32
     return apart;
 }
 
-/* Returns whether a worker had one of its outputs for a row in several steps. The entries are sorted by output. */
+/* Returns whether a worker had the same output for a row in several steps. The entries are sorted by output. */
 static int is_repeated(const struct entry *e, size_t count)
 {
     for (size_t i = 0; i < count; i++)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The most fingerprints of a site that are counted, because counting holds the window's lock. */
+/* The limit of counted fingerprints of a site, because counting holds the window's lock. */
 #define ENTRIES_MAX ((size_t)16384)
 
 /* ---- counting ------------------------------------------------------------- */

@@ -1,8 +1,8 @@
 /* core/row_pairs.h - counts, at one site, how often two workers computed different rows from equal input rows.
  *
- * A row-wise site computes a row of its output from the same row of its input. The kernel may depend on the number of
- * rows in the call, and on the row's place in the call. So a healthy worker may have several outputs for one row, which
- * differ by rounding.
+ * A row-wise site computes a row of its output from the same row of its input. Which kernel runs may depend on the
+ * number of rows in the call, and on the row's place in the call. So a healthy worker may have several outputs for one
+ * row, which differ by rounding.
  *
  * An output of a worker is far if it differs by more than rounding from each output that the other worker has for the
  * same row. A worker is apart at a row if the other worker never had this worker's newest output for the row.
@@ -36,7 +36,7 @@ struct brick_row_pair {
     uint32_t recent_count[2]; /* number of entries of `recent` */
     uint64_t first[2];      /* the first step in which the worker was far */
     uint64_t newest[2][2];  /* both fingerprints at the last row where `one`, or `other`, was far (else apart) */
-    uint64_t recent[2][BRICK_ROWS_RECENT]; /* the newest rows, newest first: twice the fingerprint, plus 1 if apart */
+    uint64_t recent[2][BRICK_ROWS_RECENT]; /* newest first: twice the fingerprint's number, plus 1 if apart */
 };
 
 /* Returns whether two outputs for one row differ by more than rounding. */

@@ -22,7 +22,7 @@ int64_t brick_knots_ns(const struct brick_knot *knots, size_t count, uint64_t ti
         i++;
     *hint = i;
     const int64_t ns = knots[i].ns + limited((double)(t - knots[i].ticks) * knots[i].tick_ns);
-    /* A rounded product must not pass the next pair. */
+    /* Rounding must not move a time past the next pair. */
     if (i + 1 < count && ns > knots[i + 1].ns)
         return knots[i + 1].ns;
     return ns > NS_MAX ? NS_MAX : ns;

@@ -28,7 +28,7 @@ struct brick_span_row {
     uint64_t elements, bytes;
     uint64_t rows;       /* of a step; 0 in other kinds */
     uint32_t path;       /* the id of a known path; otherwise the count of known paths */
-    uint32_t lost;       /* records lost in this ring since the row before; the largest value: this many or more */
+    uint32_t lost;       /* records lost in this ring since the previous row; the largest value: this many or more */
     uint32_t kind;       /* enum brick_row_kind */
     uint32_t track;      /* set by brick_tracks_place */
 };

@@ -41,11 +41,11 @@ struct brick_tracks {
 };
 
 /* Sets `track` of each row, or BRICK_NO_TRACK. Sets `tied`: the rows must be sorted with brick_rows_sort before they
- * are written. Returns 0 without memory. */
+ * are written. Returns 0 if out of memory. */
 int brick_tracks_place(struct brick_tracks *t, struct brick_span_row *rows, size_t count, int *tied);
 void brick_tracks_free(struct brick_tracks *t);
 
-/* Sorts by begin, then the longest first, then the last to arrive first. Returns 0 without memory. */
+/* Sorts by begin, then the longest first, then the last to arrive first. Returns 0 if out of memory. */
 int brick_rows_sort(struct brick_span_row *rows, size_t count);
 
 #endif

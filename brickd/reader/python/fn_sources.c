@@ -1,6 +1,6 @@
 /* python/fn_sources.c - separates pieces of kernel sources from other events, and hashes a source. A writer sends the
  * pieces of a source in sequence. Each run of pieces becomes one row, so there are few rows to join. Of other records,
- * only the ends are checked here. */
+ * this code only finds the end. */
 #include "py_types.h"
 
 #define SLOT_BYTES ((Py_ssize_t)sizeof(struct brick_record))
