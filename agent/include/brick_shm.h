@@ -315,7 +315,7 @@ BRICK_ASSERT(BRICK_SITES_MAX == 64 * 256, "every site has its bit");
 /* Since 1.3, in `reserved`. */
 #define BRICK_CONTROL_WEIGHTS 0 /* a changed value asks the worker to read and record all weights again, after this step */
 /* Since 1.7. */
-#define BRICK_CONTROL_ATTACHED 1 /* 1: a daemon that keeps totals has attached once; never reset */
+#define BRICK_CONTROL_ATTACHED 1 /* 1: at some time, a daemon that keeps totals has attached; never reset */
 /* Since 1.8. */
 #define BRICK_CONTROL_EPOCH 2 /* the epoch word: |until : 32 | epoch : 32|; 0: none */
 

@@ -171,7 +171,7 @@ def row(
 
 
 def skipped(case: str, wanted: Wanted, why: str) -> dict[str, Any]:
-    """Return the row of a class that could not be tested."""
+    """Return the row of a class whose runs could not be tested."""
     nothing = row(case, [], wanted, 0, lambda _: False)
     return dict.fromkeys(nothing) | {"case": case, "goal": str(wanted), "note": "", "skipped": why}
 

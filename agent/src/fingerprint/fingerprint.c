@@ -258,7 +258,7 @@ static void add_elements(struct pass *p, const char *elements, const uint64_t *h
         add_rest(p, elements + blocks * BRICK_SIXTEEN * dtypes[p->dtype].size, hashes + blocks, rest);
 }
 
-/* Adds at most PIECE_BYTES bytes, starting at a block border. Only the last piece may end within a block. */
+/* Adds at most PIECE_BYTES bytes, starting at a block border. Only the last piece may end in the middle of a block. */
 static void add_piece(struct pass *p, const char *bytes, size_t length)
 {
     const struct brick_kernel *kernel = p->kernel;

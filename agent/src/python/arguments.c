@@ -84,7 +84,7 @@ int core_to_layer(PyObject *value, uint32_t *layer)
     return core_complain("a layer must be an integer from 0 to 16,777,214", value);
 }
 
-/* Takes nanoseconds: an integer, a float (a device's clock, a subtraction) or a number of numpy. */
+/* Reads nanoseconds: an integer, a float (a device's clock, a subtraction) or a number of numpy. */
 int core_elapsed(PyObject *value, uint64_t *elapsed_ns)
 {
     if (PyLong_Check(value))

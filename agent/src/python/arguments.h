@@ -26,7 +26,7 @@ static inline int core_amount(PyObject *value, uint64_t *amount)
     return core_complain("an amount must be an integer from 0 to 2^48", value);
 }
 
-/* Takes a number, which may be the float result of a formula or a number of numpy. */
+/* Reads a number, which may be the float result of a formula or a number of numpy. */
 static inline int core_flops(PyObject *value, double *flops)
 {
     *flops = PyFloat_AsDouble(value);

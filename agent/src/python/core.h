@@ -57,7 +57,7 @@ struct Span {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     Brick *brick; /* never freed, so no reference is counted */
-    struct brick_amounts did; /* in a step of an engine: rows and valid rows */
+    struct brick_amounts did; /* if the span is a step of an engine: its rows and valid rows */
     uint64_t step;
     bool has_step;
 };

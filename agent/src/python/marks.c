@@ -104,7 +104,8 @@ static int to_extents(PyObject *value, uint32_t extents[3])
     return wrong;
 }
 
-/* Takes bytes of shared memory. An invalid number makes the whole shape invalid, like an invalid grid. */
+/* Reads the bytes of shared memory. An invalid number makes the whole shape invalid, like an invalid
+ * grid. */
 static int to_shared(PyObject *value, struct brick_launch *how)
 {
     uint64_t bytes;

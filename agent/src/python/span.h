@@ -6,7 +6,7 @@
 
 Span *core_span_new(Brick *b);
 void core_span_dealloc(PyObject *self);
-/* Takes one keyword of a span. Returns 0, or -1 with an exception set. Only span() passes a `category`. */
+/* Reads one keyword argument of a span. Returns 0, or -1 with an exception set. Only span() passes a `category`. */
 int core_span_keyword(Span *s, PyObject *name, PyObject *value, PyObject **category);
 
 /* Ends a span. Returns None, or in strict mode NULL with an exception set. */

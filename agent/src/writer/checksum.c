@@ -2,8 +2,8 @@
  *
  * A fingerprint is taken before its record is written, because the kernel may overwrite its inputs. Fingerprints are
  * taken outside of the busy section, which refuses calls from signal handlers. Tensors are not read while
- * recording is off, for a site that is off, or while the ring is full. There is no system call and no allocation,
- * except for the first checksum of a process, of a lane and of a site.
+ * recording is off, for a site that is off, or while the ring is full. This code makes no system call and allocates
+ * nothing, except for the first checksum of a process, of a lane and of a site.
  */
 #include "checksum.h"
 #include "draw.h"

@@ -1,7 +1,7 @@
 /* writer/deferred.c - deferred work: events for a start, for a device's measurement, and for a wait of the host.
  *
- * Events go into the lane's event ring, even if no consumer has turned the span ring on. There is no system call, no
- * allocation, no lock and no call into the host, except for a lane's first event.
+ * Events go into the lane's event ring, even if no consumer has turned the span ring on. This code makes no system
+ * call, allocates nothing, takes no lock and calls no host code, except for a lane's first event.
  */
 #include "deferred.h"
 #include "event_ring.h"

@@ -9,7 +9,7 @@
 
 #define BRICK_STEP_DRAWN UINT64_C(0xA0761D6478BD642F)
 
-/* Only the upper half of this hash counts. */
+/* Only the upper half of this hash is used. */
 static inline uint64_t brick_step_hash(uint64_t step) { return brick_splitmix64(step ^ BRICK_STEP_DRAWN); }
 static inline uint64_t brick_step_of_hash(uint64_t hash) { return brick_unsplitmix64(hash) ^ BRICK_STEP_DRAWN; }
 

@@ -28,7 +28,7 @@ struct brick_frame {
 struct brick_stack {
     const void *key;
     struct brick_frame *top;
-    struct brick_stack *next; /* the next stack in its bucket */
+    struct brick_stack *next; /* the next stack in the same hash bucket */
     uint64_t refused;         /* number of spans above `top` that got no frame; they end before `top` */
     uint32_t borrowed;        /* the host holds no reference to the key for its open frames */
 };
@@ -82,7 +82,7 @@ struct brick_thread {
     uint64_t look; /* ticks of the next check that the segment still exists */
     uint64_t committed[16];
     struct brick_ring span_ring, event_ring;
-    uint64_t given; /* number of ids given to deferred work */
+    uint64_t given; /* how many ids deferred work got */
     struct brick_visits *visits; /* visits of sites; NULL before the lane's first checksum */
     struct brick_memories *memories; /* see writer/mark.c; NULL before the lane's first mark that needs one */
     /* Cold. */

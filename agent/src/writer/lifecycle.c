@@ -46,7 +46,7 @@ __attribute__((constructor(101))) static void make_gate(void)
     pthread_atfork(NULL, NULL, after_fork);
 }
 
-/* Prints one line, once for the process and its forked children. A later failure only changes brick_problem(). */
+/* Prints one line, once for the process and its forked children. Later failures only change brick_problem(). */
 static void complain(const char *what, int error)
 {
     if (error != 0)

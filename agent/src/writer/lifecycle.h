@@ -18,8 +18,8 @@ struct brick_agent {
     struct brick_thread *threads; /* one struct per lane */
     struct brick_segment *segment;
     /* A digest of the weights' generation; 0 before the second load, unless the host gives generations. A record made
-     * during a change may have the old or the new digest. A forked child inherits the digest together with the
-     * weights. */
+     * while the generation changes may have the old or the new digest. A forked child inherits the digest together with
+     * the weights. */
     uint64_t generation;
     /* Cold. */
     uint32_t reopening;  /* a thread is opening the next segment now */

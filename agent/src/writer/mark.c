@@ -1,8 +1,9 @@
 /* writer/mark.c - marks: launches, transfers, needs, definitions, rows. Marks are counted on paths of their own,
  * without a time.
  *
- * A mark is added to its path's summary like a span, so a late or missing reader loses nothing. There is no system
- * call, no allocation and no lock, except for a thread's first mark and for the name of a new shape or pair of ends.
+ * A mark is added to its path's summary like a span, so a late or missing reader loses nothing. This code makes no
+ * system call, allocates nothing and takes no lock, except for a thread's first mark and the name of a new shape or
+ * pair of ends.
  */
 #include "summary.h"
 

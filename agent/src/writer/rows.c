@@ -19,7 +19,7 @@
  * same rows of it.
  *
  * Input rows are taken before the call, because a kernel may overwrite them. As in writer/checksum.c, tensors are read
- * outside of the busy section. There is no system call and no allocation.
+ * outside of the busy section. This code makes no system call and allocates nothing.
  *
  * Rows are a sample and must never displace another record, so they leave half of the ring free. While the ring is
  * fuller, or without the service's key, no rows are taken. Rows that are not taken are not a loss, because nothing was
@@ -33,7 +33,7 @@
 
 BRICK_ASSERT(BRICK_ROWS == BRICK_ROWS_MAX, "as many rows as in the record");
 
-/* Rows are recorded in this many times as many steps as whole fingerprints: four rows cost less than an eighth of the
+/* Rows are recorded in this many steps for each step with whole fingerprints: four rows cost less than an eighth of the
  * tensors of a usual step. */
 #define STEPS_TIMES 8u
 /* Limits the time of a call to 5 to 10 us, if the rows are in a cache. A batch has fewer beginnings than this. */

@@ -1,6 +1,6 @@
 /* writer/span.c - the record path: begins a span, ends a span, records a span with a given time.
  *
- * There is no system call, no allocation, no lock and no call into the host. Rare cases have separate functions.
+ * This path makes no system call, allocates nothing, takes no lock and calls no host code; rare cases are elsewhere.
  */
 #include "draw.h"
 #include "summary.h"

@@ -76,8 +76,8 @@ struct brick_site_count {
     uint64_t fingerprints;
     uint64_t bare;     /* fingerprints without readable inputs */
     uint64_t stateful; /* fingerprints with an output that depends on more than the inputs */
-    uint64_t met;      /* fingerprints with another worker in the group */
-    uint64_t unlike;   /* fingerprints with another output in the group */
+    uint64_t met;      /* fingerprints whose group has another worker */
+    uint64_t unlike;   /* fingerprints whose group has another output */
     uint64_t gone;     /* fingerprints evicted or replaced before another worker joined the group */
     uint64_t waiting[BRICK_UNLIKE_OF_A_SITE]; /* the numbers of some unlike fingerprints */
     struct {

@@ -1,4 +1,4 @@
-/* core/match.h - compares the fingerprints of some workers: the input and the result of a comparison.
+/* core/match.h - the comparison of the fingerprints of some workers: its input and its result.
  *
  * A comparison by run compares fingerprints of one site, step, position and shard: the first fingerprint of each worker
  * with the first fingerprints of the other workers, then the second ones, and so on. If a worker begins a step with

@@ -110,7 +110,7 @@ static void keep_recent(struct brick_row_pair *pair, int side, uint64_t number, 
     recent[n] = number << 1 | (uint64_t)apart;
 }
 
-/* Counts a row that two workers had. `counts` are the numbers of their entries, which begin at `of`. */
+/* Counts a row that two workers had. `counts`: how many entries each of them has; the entries begin at `of`. */
 static void count_pair(const struct brick_fingerprints *p, struct brick_row_pair *pair, const struct entry *const of[2],
                        const size_t counts[2])
 {

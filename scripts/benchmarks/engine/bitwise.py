@@ -1,4 +1,4 @@
-"""Whether the engine's replicas serve the same bits with brickd, and which rows of different replicas are equal.
+"""Whether the engine's replicas serve the same bits with and without brickd, and which rows of replicas are equal.
 
 Owns: the runs that are compared. Must not know: how rows are compared, faults, verdicts. Invariant: all runs execute
 the same program, started with and without `brickd run`.
