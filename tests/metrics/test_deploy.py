@@ -71,12 +71,12 @@ def test_an_alert_has_a_severity_a_duration_a_summary_and_the_next_command(rule:
     assert "summary:" in summary
     assert "$labels." in summary
     assert "On {{ $labels.instance }}" in description
-    assert re.search(r"\bbrickd [a-z]", description)
+    assert re.search(r"\bbrickd\s+[a-z]", description)
 
 
 def test_commands_in_texts_exist() -> None:
     texts = [rule.text for rule in ALERTS] + [panel.get("description", "") for panel in dashboard()["panels"]]
-    commands = {verb for text in texts for verb in re.findall(r"(?:`|: |; |;\s+)brickd ([a-z]+)", text)}
+    commands = {verb for text in texts for verb in re.findall(r"(?:`|: |;\s+)brickd\s+([a-z]+)", text)}
     assert {"status", "doctor", "coverage"} <= commands <= VERBS.keys()
 
 

@@ -120,13 +120,18 @@ def test_a_problem_that_lasts_has_one_alert(tmp_path: Path, kind: str) -> None:
     given = {**LONG_AGO, problem(kind): constant((60, None), (60, 1))}
     wrong, lost = "BrickdWrongNumbers", "BrickdRecordsLost"
     name = {**dict.fromkeys(PAGES, wrong), "stuck": "BrickdWorkerStuck", "lost": lost, "uncounted": lost}
-    check(tmp_path, given, (80, {name.get(kind, "BrickdProblem")}))
+    check(tmp_path, given, (95, {name.get(kind, "BrickdProblem")}))
 
 
 @pytest.mark.parametrize("kind", ["died", "lost", "uncounted", "daemon"])
 def test_a_cause_that_happens_once_fires_nothing(tmp_path: Path, kind: str) -> None:
     given = {**LONG_AGO, problem(kind): constant((60, None), (10, 1), (30, None))}
     check(tmp_path, given, *never(range(60, 90)))
+
+
+def test_a_deployment_of_a_quarter_of_an_hour_in_which_workers_die_fires_nothing(tmp_path: Path) -> None:
+    given = {**LONG_AGO, problem("died", worker=""): constant((60, None), (15 + 10, 1), (30, None))}
+    check(tmp_path, given, *never(range(60, 110)))
 
 
 @pytest.mark.parametrize("kind", get_args(Kind))
@@ -144,7 +149,7 @@ ALL_THE_TIME = {started(): " ".join(f"{60 * minute}x4" for minute in range(0, 12
         ("weights", "BrickdWrongNumbersWhileWorkersStart", 30, ALL_THE_TIME),
         ("stuck", "BrickdWorkerStuck", 3, LONG_AGO),
         ("lost", "BrickdRecordsLost", 15, LONG_AGO),
-        ("died", "BrickdProblem", 15, LONG_AGO),
+        ("died", "BrickdProblem", 30, LONG_AGO),
     ],
 )
 def test_a_failed_scrape_does_not_delay_an_alert(
@@ -175,12 +180,12 @@ def test_a_start_in_another_service_delays_nothing(tmp_path: Path) -> None:
     ("given", "minute", "fires"),
     [
         (evidence(20 * HOUR, 13 * HOUR), 33 * HOUR, True),
-        (evidence(20 * HOUR, 11 * HOUR), 31 * HOUR, False),
+        (evidence(20 * HOUR, 12 * HOUR), 32 * HOUR - 10, False),
         (evidence(0, 33 * HOUR), 33 * HOUR, False),
         (evidence(20 * HOUR, 13 * HOUR, looked_at=0), 33 * HOUR, False),
         (evidence(20 * HOUR, 13 * HOUR, live=1), 33 * HOUR, False),
     ],
-    ids=["12 hours unproven", "11 hours", "never proven", "nothing recorded", "one worker"],
+    ids=["12 hours unproven", "not yet 12 hours", "never proven", "nothing recorded", "one worker"],
 )
 def test_a_service_that_was_compared_and_is_no_more_fires(
     tmp_path: Path, given: Series, minute: int, fires: bool
