@@ -119,6 +119,8 @@ def _shown(workers: Iterable[Worker]) -> dict[str, str]:
     for worker in workers:
         uuid, name = worker.reading.uuid, label(worker.name)
         if worker.together == 1 and (worker.reading.alive or not has_mark(worker.name, uuid)):
-            names[uuid] = name if (worker.service, name) not in taken else f"{name}~{uuid}"
-            taken.add((worker.service, name))
+            if name in taken:  # the names differ only in characters that no terminal shows
+                name = f"{name}~{uuid}"
+            names[uuid] = name
+            taken.add(name)
     return names

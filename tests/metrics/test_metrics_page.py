@@ -5,22 +5,28 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from conftest import ROOT
 from faults import Start
-from made_up_workers import HOSTILE
+from made_up_workers import HOSTILE, MadeUp
 from metric_pages import Series, labels, pages_of, parsed, value
 from serving import Daemon
 from verbs import SPANS, document, started
 
 from brickd.datasources.shared_memory import SharedMemory
 from brickd.errors import SegmentRefused
-from brickd.metrics import families
+from brickd.metrics import families, gauges
+from brickd.metrics.exposition import Exposition
 from brickd.model.exported_series import ExportedSeries
-from brickd.model.workers import Survey
+from brickd.model.workers import Survey, Worker
 from brickd.query.queries import BricksQuery, StatusQuery
+from brickd.shm.ledger import Ledger
+from brickd.shm.removed_workers import RemovedWorker, WorkerCounts
 from brickd.views import bricks, status
+from brickd.views.problems import Listed
 
 
 @pytest.fixture
@@ -54,6 +60,8 @@ def test_the_ledger_the_losses_and_the_states_are_those_of_status(
     of, shown = page(), status.answer(daemon, StatusQuery()).document
     for term, count in shown["ledger"]["spans"].items():
         assert value(of, "brickd_ledger_records", service="api", stream="spans", term=term) == count
+    streams = {each["stream"] for each in labels(of, "brickd_ledger_records")}
+    assert streams == shown["ledger"].keys() - {"lost"}
     for stream, count in shown["ledger"]["lost"].items():
         assert value(of, "brickd_lost_records_total", service="api", stream=stream) == count
     states = [value(of, "brickd_workers", service="api", state=state) for state in ("live", "ended", "died")]
@@ -88,6 +96,20 @@ def test_a_hostile_name_of_a_service_breaks_no_line(worker: Start, page: Callabl
     assert found["service"].isprintable()
 
 
+def test_workers_whose_names_look_alike_have_series_of_their_own(worker: Start, daemon: Daemon) -> None:
+    for index in "01":
+        started(worker, SPANS, BRICKD_SERVICE="api", BRICKD_WORKER=index)
+    found, alike = daemon.survey(), []
+    for each, service in zip(found.workers, ("a\x1b", r"a\x1b"), strict=True):
+        header: Any = each.reading.header | {"service": service.encode()}  # the agent writes no such name
+        alike.append(each._replace(name=f"{service}/0", reading=replace(each.reading, header=header)))
+    of = parsed(pages_of(daemon).of(found._replace(workers=alike)))
+    assert value(of, "brickd_span_seconds_count", service=r"a\x1b", brick="gemm") == 200
+    assert value(of, "brickd_workers", service=r"a\x1b", state="live") == 2
+    names = {each["worker"] for each in labels(of, "brickd_worker_span_seconds_count")}
+    assert (len(names), min(names)) == (2, r"a\x1b/0")
+
+
 def test_a_page_without_workers_has_the_daemon_only(page: Callable[[], Series]) -> None:
     assert {name for name, _ in page() if not name.startswith("brickd_daemon_")} == set()
 
@@ -98,6 +120,37 @@ def test_a_page_names_the_failures_of_the_daemon(daemon: Daemon) -> None:
     of = parsed(pages.of(Survey([], [SegmentRefused("brickd-x", "is empty")])))
     assert value(of, "brickd_daemon_save_failing") == value(of, "brickd_daemon_quarantined_segments") == 1
     assert value(of, "brickd_problem", service="", worker="", kind="daemon", state="active") == 1
+
+
+def test_silenced_problems_and_those_of_several_workers_are_counted_by_name() -> None:
+    about = {"service": "api", "kind": "straggler"}
+    active = [about | {"workers": ["api/0", "api/1"]}, about | {"workers": ["api/0"]}, about | {"workers": ["gone"]}]
+    silenced = [{"service": None, "kind": "daemon", "workers": []}]
+    into = Exposition()
+    gauges.write_problems(Listed(active, silenced), {"api/0": "api/0", "api/1": "api/1"}, into)
+    of = parsed(into.text())
+    counts = {worker: value(of, "brickd_problem", **about, worker=worker, state="active") for worker in
+              ("api/0", "api/1", "")}  # fmt: skip
+    assert counts == {"api/0": 2, "api/1": 1, "": 1}
+    assert value(of, "brickd_problem", service="", worker="", kind="daemon", state="silenced") == 1
+    assert len(of) == 4
+
+
+def test_a_sum_of_workers_counts_each_and_removed_workers_count_for_their_service() -> None:
+    into, older = Exposition(), Worker("api/older", MadeUp("api").reading(), Ledger(), together=3)
+    dead: Any = older.reading.process | {"ended": 0}
+    older = older._replace(reading=replace(older.reading, pid=None, process=dead))
+    gauges.write_workers({"api": [older]}, {}, into)
+    removed = [
+        RemovedWorker("", "", service, -1, "", 0, 0, 0, True, 1, WorkerCounts(spans=spans))
+        for service, spans in (("api", 5), ("batch", 7))
+    ]
+    gauges.write_ledgers({"api": [older]}, removed, into)
+    of = parsed(into.text())
+    assert value(of, "brickd_workers", service="api", state="died") == 3
+    for each in removed:
+        about = {"service": each.service, "stream": "spans", "term": "removed"}
+        assert value(of, "brickd_ledger_records", **about) == each.counts.spans
 
 
 class CountingWorld(SharedMemory):
