@@ -166,6 +166,12 @@ def test_a_profile_covers_the_time_that_was_asked_for(address: str) -> None:
     assert 0.1 <= whole[pprof.DURATION_NS][0] / 1e9 < 30
 
 
+@pytest.mark.ci
+def test_profiles_one_after_the_other_have_no_limit(address: str) -> None:
+    for _ in range(PROFILES_MAX + 1):
+        assert get(address, f"{PROFILE}?seconds=0.1").status == 200
+
+
 @pytest.mark.parametrize("query", ["seconds=0", "seconds=61", "seconds=x", "seconds=nan", "second=1", "x", "seconds="])
 def test_a_profile_of_another_length_is_refused(address: str, query: str) -> None:
     found = get(address, f"{PROFILE}?{query}")

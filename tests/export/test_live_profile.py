@@ -48,6 +48,7 @@ def test_it_has_what_was_done_between_the_looks_with_stacks_and_labels() -> None
         {"values": [2, 20], "stack": ["forward"], "labels": labels | {"category": "other"}},
         {"values": [2, 10], "stack": ["norm", "forward"], "labels": labels | {"category": "ffn", "layer": 3}},
     ]
+    assert whole[pprof.COMMENT] == []
     assert (whole[pprof.TIME_NS], whole[pprof.DURATION_NS]) == ([1000 * SECOND], [10 * SECOND])
 
 

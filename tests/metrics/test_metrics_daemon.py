@@ -89,6 +89,29 @@ def test_counters_go_on_over_dead_workers_and_a_killed_daemon(worker: Start) -> 
         assert daemon.end() == "brickd: the daemon has ended\n"
 
 
+def page_with_digests(address: str) -> Series:
+    of = page(address)
+    return of if len(labels(of, "brickd_weights_info")) == 2 else {}
+
+
+WEIGHTS = """
+import numpy as np
+brick.weights({f"w{n}": np.full(64, n, np.float32) for n in range(4)}, share=1)
+pause()
+"""
+
+
+def test_replicas_have_the_digest_that_brickd_weights_shows(worker: Start) -> None:
+    with serving() as (_, address):
+        for index in "01":
+            started(worker, WEIGHTS, BRICKD_SERVICE="api", BRICKD_WORKER=index)
+        of = until(lambda: page_with_digests(address))
+        shown = {each["worker"]: each["digest"] for each in document("weights")["workers"]}
+        assert {each["worker"]: each["digest"] for each in labels(of, "brickd_weights_info")} == shown
+        assert len(set(shown.values())) == 1
+        assert value(of, "brickd_weights_info_suppressed", service="api", worker="api/1") == 0
+
+
 def test_the_daemon_ends_at_once_whatever_clients_do(worker: Start) -> None:
     with serving() as (daemon, address):
         host, port = address.split(":")

@@ -54,7 +54,7 @@ def saved(series: SpanSeries) -> ExportedSeries:
 
 
 def test_a_span_counts_at_the_first_bound_that_its_bucket_does_not_exceed() -> None:
-    made = spans(900, 2_000, 10**9, 10**11)
+    made = spans(900, 2_000, 10**9, 2 * 10**11)  # the last one is in the last bucket, which has no end
     of = page(SpanSeries(ExportedSeries()), worker(made, 1))
     counts = [value(of, "brickd_span_seconds_bucket", service="api", brick="gemm", le=le) for le in LES]
     # 900 ns are in a bucket that ends at 1.02 us
@@ -62,7 +62,7 @@ def test_a_span_counts_at_the_first_bound_that_its_bucket_does_not_exceed() -> N
         le: sum([float(le) >= 3e-6, float(le) >= 3e-6, float(le) >= 3, float(le) > 10]) for le in LES
     }
     assert value(of, "brickd_span_seconds_count", service="api", brick="gemm") == 4
-    assert value(of, "brickd_span_seconds_sum", service="api", brick="gemm") == 101.0000029
+    assert value(of, "brickd_span_seconds_sum", service="api", brick="gemm") == 201.0000029
 
 
 def test_sixteen_bounds_are_equal_for_all_clocks() -> None:
@@ -126,7 +126,9 @@ def test_a_brick_gets_a_place_while_there_is_one() -> None:
     made, series = spans(5), SpanSeries(ExportedSeries())
     page(series, worker(made, 1))
     made.begin("late")
-    page(series, worker(made, 1))
+    opened = page(series, worker(made, 1))
+    assert {each["brick"] for each in labels(opened, "brickd_span_seconds_count")} == {"gemm"}
+    assert value(opened, "brickd_other_bricks", service="api") == 0
     made.end()
     of = page(series, worker(made, 1))
     assert value(of, "brickd_span_seconds_count", service="api", brick="late") == 1
@@ -138,6 +140,15 @@ def test_a_brick_that_a_worker_calls_other_takes_no_place() -> None:
     of = page(series, worker(made, 1))
     assert value(of, "brickd_span_seconds_count", service="api", brick="other") == 1
     assert series.exported.bricks == {}
+    page(series, worker(spans(5, of=made), 1))
+    assert series.exported.bricks == {"api": (("gemm", False),)}
+
+
+def test_places_are_given_in_order_and_never_more_than_there_are() -> None:
+    first = ExportedSeries().with_bricks("api", [(f"b{number}", False) for number in range(BRICKS_MAX - 1)])
+    full = first.with_bricks("api", [("x", False), ("y", False)])
+    assert full.bricks["api"] == (*first.bricks["api"], ("x", False))
+    assert full.with_bricks("api", [("z", True)]) is full
 
 
 def test_bounds_are_never_among_measured_times() -> None:
@@ -152,10 +163,12 @@ def test_bounds_are_never_among_measured_times() -> None:
 
 def test_given_times_are_in_ns_and_others_in_ticks() -> None:
     made = spans(1000, tick_ns=0.5)
-    made.give("nccl", 2000)
+    made.give("nccl", 1700)
     of = page(SpanSeries(ExportedSeries()), worker(made, 1))
+    assert value(of, "brickd_span_seconds_bucket", service="api", brick="nccl", le="1e-06") == 0
+    assert value(of, "brickd_span_seconds_bucket", service="api", brick="gemm", le="1e-06") == 1
     assert value(of, "brickd_span_seconds_sum", service="api", brick="gemm") == 5e-7
-    assert value(of, "brickd_span_seconds_sum", service="api", brick="nccl") == 2e-6
+    assert value(of, "brickd_span_seconds_sum", service="api", brick="nccl") == 1.7e-6
 
 
 def test_recursion_counts_its_time_once_and_each_call() -> None:
@@ -244,9 +257,27 @@ def test_workers_with_other_orders_of_names_are_added_up_by_name() -> None:
         of = page(series, worker(one, 1), worker(two, 2))
         sums = {name: value(of, "brickd_span_seconds_sum", service="api", brick=name) for name in "abc"}
         assert sums == {"a": 12e-9, "b": 12e-9, "c": 7e-9}
-    spans(9, brick="d", of=one)
+    one.begin("a")
+    spans(9, brick="b", of=one)  # a new path of known names
+    one.end()
     of = page(series, worker(one, 1), worker(two, 2))
-    assert value(of, "brickd_worker_span_seconds_sum", service="api", worker="api/1", brick="d") == 9e-9
+    assert value(of, "brickd_worker_span_seconds_sum", service="api", worker="api/1", brick="b") == 14e-9
+
+
+def test_a_name_that_is_written_later_than_its_path_is_found() -> None:
+    series, one = SpanSeries(ExportedSeries()), worker(spans(5), 1)
+    unnamed = one._replace(reading=replace(one.reading, names=[one.reading.names[0], None]))
+    assert {each["brick"] for each in labels(page(series, unnamed), "brickd_span_seconds_count")} == {"name#1"}
+    of = page(series, one)
+    assert value(of, "brickd_span_seconds_count", service="api", brick="gemm") == 1
+    assert value(of, "brickd_span_seconds_count", service="api", brick="name#1") == 0
+
+
+def test_a_service_without_workers_gives_its_places_back() -> None:
+    series = SpanSeries(ExportedSeries())
+    page(series, worker(spans(5), 1))
+    series.write({}, {}, Exposition())
+    assert series.exported.bricks == {}
 
 
 def test_a_fold_is_made_anew_at_times_so_that_old_bricks_do_not_pile_up() -> None:

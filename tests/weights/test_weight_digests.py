@@ -86,3 +86,21 @@ def test_it_is_computed_anew_after_a_change_only() -> None:
     after = kept.of(of.workers)
     uuids = [worker.reading.uuid for worker in of.workers]
     assert [after[uuid] == before[uuid] for uuid in uuids] == [False, True]
+
+
+def test_equal_contents_under_other_names_in_another_service_have_another_digest() -> None:
+    of = replicas()
+    of.add("batch/0", service="batch", watched=2)
+    of.add_weight("batch/0", ord("a"), "x")
+    of.add_weight("batch/0", ord("b"), "y")
+    assert found(of)["batch/0"] != found(of)["api/0"]
+
+
+def test_a_worker_with_lost_records_or_a_dead_one_has_none() -> None:
+    of = replicas()
+    of.add("api/2", watched=1, alive=False)
+    of.add_weight("api/2", ord("a"), "a")
+    weights, uuids = of.numerics.weights, [worker.reading.uuid for worker in of.workers]
+    assert WeightDigests(weights).of(of.workers).keys() == set(uuids[:2])
+    weights.lose(uuids[0], 1)
+    assert WeightDigests(weights).of(of.workers).keys() == {uuids[1]}
