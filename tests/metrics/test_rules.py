@@ -49,9 +49,9 @@ def counter(*parts: tuple[int, float]) -> str:
     return " ".join(found)
 
 
-def spans(*parts: tuple[int, int, float, float]) -> Series:
+def spans(*parts: tuple[int, int, float, float], brick: str = "gemm") -> Series:
     """Return the series of a brick: for so many minutes, its calls a minute, their part above 10 ms, their mean."""
-    of = {"service": "api", "brick": "gemm"}
+    of = {"service": "api", "brick": brick}
     below = counter(*((minutes, calls * (1 - part)) for minutes, calls, part, _ in parts))
     every = counter(*((minutes, calls) for minutes, calls, _, _ in parts))
     name = "brickd_span_seconds"
@@ -206,8 +206,17 @@ ODD = (0.5, 0.0055)  # a p99 in the next bucket, with nearly the same mean
         (spans((DAY, 600, *SLOW), (HOUR, 600, *SLOW)), False),
         (spans((HOUR, 600, *QUICK), (HOUR, 600, *SLOW), (DAY - 2 * HOUR, 600, *QUICK), (HOUR, 600, *SLOW)), False),
         (spans((DAY, 0, *QUICK), (HOUR, 600, *SLOW)), False),
+        (spans((DAY, 600, *QUICK), (HOUR, 600, *SLOW), brick="other"), False),
     ],
-    ids=["slower", "mean as before", "few calls", "always slow", "slow yesterday an hour later", "none yesterday"],
+    ids=[
+        "slower",
+        "mean as before",
+        "few calls",
+        "always slow",
+        "slow yesterday an hour later",
+        "none yesterday",
+        "other bricks",
+    ],
 )
 def test_a_brick_that_is_slower_than_yesterday_fires(tmp_path: Path, given: Series, fires: bool) -> None:
     check(tmp_path, given, (DAY + 50, {"BrickdSlowerThanYesterday"} if fires else set()), every=10)
