@@ -211,8 +211,8 @@ def _async_generator(function: Callable[..., Any], b: Brick, waits: bool) -> Cal
 def _first_step(inner: Any) -> Any:
     """Return the first awaitable of an asynchronous generator, without letting the event loop see the generator.
 
-    When the loop ends, it closes all generators that it has seen. It would close the traced generator and this inner
-    generator at the same time.
+    When the loop ends, it closes all generators that it has seen. The loop would close the traced generator and this
+    inner generator at the same time.
     """
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(None, None)

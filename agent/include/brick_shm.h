@@ -402,7 +402,7 @@ BRICK_ASSERT(sizeof(struct brick_process) == 128, "two cache lines");
 /* Why a span that had begun was not summarized. */
 enum brick_rejected {
     BRICK_REJECTED_CLOCK = 0, /* the span ended before its start, or the host gave an invalid time */
-    BRICK_REJECTED_ROOM = 1,  /* too many open spans in a lane; also each span inside a span rejected so */
+    BRICK_REJECTED_ROOM = 1,  /* too many open spans in a lane; also spans inside a span rejected for this */
     BRICK_REJECTED_REASONS = 2,
 };
 
@@ -611,7 +611,7 @@ struct brick_defer {
     uint16_t kind;     /* BRICK_KIND_DEFER */
     uint64_t start;    /* ticks */
     uint64_t stream;   /* the host's number for the stream; 0 if none was given */
-    uint64_t id;       /* lane + 1 in the upper 16 bits, below a count from 1 within the lane: unique in a process */
+    uint64_t id;       /* lane + 1 in the upper 16 bits, a count from 1 in the lower ones: unique in a process */
     uint64_t step;     /* as in a span */
     uint64_t elements;
     uint64_t bytes;

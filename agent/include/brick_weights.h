@@ -124,7 +124,7 @@ void brick_weight_named(struct brick_weight *weight, const char *name, size_t le
  * is never longer, to `left` and returns its length. */
 size_t brick_weight_site(const char *name, size_t length, char *left, struct brick_weight *weight);
 
-/* Reads all tensors, and records those that have room in the ring. Later turns record the rest (all of them, if another
+/* Reads all tensors, and records those that have room in the ring. Later turns record the rest (all tensors, if another
  * thread is in a turn). */
 void brick_weights_load(struct brick_weights *weights);
 

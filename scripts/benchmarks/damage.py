@@ -119,7 +119,7 @@ class WeightFault:
 
 @dataclass
 class OperatorFault:
-    """An operator of one worker that is damaged once or permanently. The model runs all its operators through this
+    """One worker's operator, damaged once or permanently. The model runs all its operators through this
     object.
 
     Attributes:

@@ -58,8 +58,8 @@ def _changes(node: Node) -> Iterator[str]:
         assert argument is not None
         yield _text(argument)
     elif node.type == "number_literal" and _WHOLE.fullmatch(_text(node)):
-        # The number 1 is usually a truth value, and 2 would also be true, so 1 becomes 0. Other numbers grow by one,
-        # which is as wrong as one less.
+        # The number 1 is usually a truth value, and 2 would also be true, so 1 becomes 0. Other numbers grow by one;
+        # one less would be just as wrong.
         yield "0" if _ONE.fullmatch(_text(node)) else f"{_text(node)} + 1"
 
 

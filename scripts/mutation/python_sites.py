@@ -91,7 +91,7 @@ class Changed(ast.NodeTransformer):
         return self._chosen.get(site.place)
 
     def visit(self, node: ast.AST) -> Any:
-        """Change a node if it is selected, after its children."""
+        """Change the children of a node, then the node itself if it is selected."""
         # not every expression is allowed inside an f-string or a pattern
         if isinstance(node, ast.JoinedStr | ast.pattern):
             return node

@@ -51,7 +51,7 @@ class Found:
     Attributes:
         attempts: the attempts to record span details and events, as the counters in the segments show.
         finalized: the number of finalizes that the daemon read.
-        counts: the count of each brick, separately for bounds.
+        counts: the count of each brick, with bounds counted separately.
         measured_ns: the sum of the measured times.
     """
 

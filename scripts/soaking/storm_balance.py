@@ -1,7 +1,7 @@
 """Compares the counts of the storm's workers with brickd's numbers, worker by worker.
 
 Owns: the rule of the comparison. Must not know: processes, how the numbers are made. A worker counts each of its spans
-twice, in a file outside of brickd: before it begins and after it has ended. So for each worker, matched by its
+twice, in a file outside of brickd: before the span begins and after it has ended. So for each worker, matched by its
 segment's uuid:
 
     counted after <= shown + removed <= counted before

@@ -24,7 +24,7 @@ UNKNOWN = "settings"  # the reason if a call has no rows because a setting is un
 _CPUINFO = "/proc/cpuinfo"
 _CPUINFO_BYTES = 4096  # enough for the entry of the first processor
 _MODEL = re.compile(r"(?:vendor_id|cpu family|model|model name|CPU implementer|CPU part|isa|uarch)\t*: *(\S.*)")
-# Variables that make libraries choose other kernels on the same processor.
+# Environment variables that make libraries choose other kernels on the same processor.
 _ENVIRONMENT = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR")
 
 

@@ -145,7 +145,7 @@ def _inside(value: Any) -> list[Any]:
 
 
 def attends(name: str, module: Any) -> bool:
-    """Whether a module with this name is an attention."""
+    """Whether a module with this name is an attention module."""
     kind = type(module).__name__
     return "attention" in kind.lower() or category(name, kind) == "attention"
 

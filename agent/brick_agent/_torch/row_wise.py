@@ -142,7 +142,7 @@ def refused(model: Any, chosen: Iterable[Part], most: int) -> list[tuple[Part, s
 
 
 def _is_packed(part: Part) -> bool:
-    """Whether a quantized part replaces a usual part; the replacement may be no subclass and have no parameters."""
+    """Whether a quantized part replaces a usual part; the replacement need not be a subclass or have parameters."""
     return part.category == "ffn" or "Linear" in type(part.module).__name__
 
 

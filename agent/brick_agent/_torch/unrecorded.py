@@ -2,9 +2,9 @@
 
 Owns: which process reports for a program, when it reports, the names of other libraries that run models. Must not know:
 how a model is found. Invariants: the first Python of a program reports for all processes below it, and knows whether
-one of them opened a segment or reported (`writer/run_mark.c`). It reports only after all processes below it have ended.
-A process that recorded anything prints nothing, unless it loaded another library, whose models brickd does not see. A
-library counts only if the host itself imported it. An error has no effect.
+one of them opened a segment or reported (`writer/run_mark.c`). This Python reports only after all processes below it
+have ended. A process that recorded anything prints nothing, unless it loaded another library, whose models brickd does
+not see. A library counts only if the host itself imported it. An error has no effect.
 """
 
 from __future__ import annotations

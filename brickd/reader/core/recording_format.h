@@ -41,8 +41,8 @@
  *
  * 3. WHAT A READER ACCEPTS
  *
- *   A reader accepts the first title with a correct checksum. It accepts a head with a correct checksum if the head's
- *   body has a correct checksum and the head's number is above the number of the previous chunk. All other data is
+ *   A reader accepts the first title with a correct checksum. A reader accepts a head with a correct checksum if the
+ *   head's body has a correct checksum and the head's number is above that of the previous chunk. All other data is
  *   damage: it ends at the next valid head or at the end of the file, and reading continues there.
  *
  *   The key of the checksums comes from the title, which recorded workers never see. Bodies contain a worker's bytes

@@ -1,4 +1,4 @@
-/* core/service_windows.h - windows of fingerprints. They share a limit of bytes in equal parts.
+/* core/service_windows.h - windows of fingerprints. The windows share a limit of bytes in equal parts.
  *
  * A service has one window of whole tensors and another window of rows, because a step has many more rows than tensors.
  * If there is only one window, it may use all bytes. When another window starts, each window is limited to its share.

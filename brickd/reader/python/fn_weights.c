@@ -185,8 +185,8 @@ static void release(struct uses *u, uint32_t content, struct put *p)
 enum { NOW = 1, FIRST = 2, BOTH = NOW | FIRST };
 
 /* Two records of a tensor are stored: the newest one, and the first one of its generation. Returns which of the two a
- * record replaces. A record replaces both if none is stored or if it begins a generation. Otherwise it replaces the
- * newest record if it is newer, or the first record if it is older. */
+ * record replaces. A record replaces both if none is stored or if it begins a generation. Otherwise, a record replaces
+ * the newest record if it is newer than that, or the first record if it is older than that. */
 static int takes(const struct rows *r, size_t n, uint64_t generation, uint64_t ticks)
 {
     if (r->now[n] == 0)

@@ -108,6 +108,6 @@ class EngineFaults(Injector):
 
 
 def _around(site: str) -> list[str]:
-    """The paths of a module and of all modules around it, from the outermost."""
+    """The paths of a module and of all modules around it, the outermost first."""
     words = site.split(".")
     return [".".join(words[: count + 1]) for count in range(len(words))]

@@ -169,7 +169,7 @@ def _skipped(why: str, **case: Any) -> dict[str, Any]:
 
 
 def row(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the row of all results of a fault, an architecture and a kind of traffic."""
+    """Return the table's row for all results with this fault, architecture and kind of traffic."""
     one = results[0]
     tried = [each for each in results if not each.get("skipped")]
     count = len(tried)

@@ -45,7 +45,7 @@ def _from(whence: str) -> str:
 
 
 def compiled(target: Path, command: Sequence[str | Path], whence: str = "") -> Path:
-    """Run a command that writes `target`, once per run."""
+    """Run a command that writes `target`, unless `target` exists."""
     if not target.exists():
         done = subprocess.run([*command, "-o", target], capture_output=True, text=True, check=False)
         if done.returncode != 0:

@@ -56,10 +56,10 @@ class BrickStats:
         of all runs, with and without nested bricks. min_ns: the shortest time; a lower bound unless `min_exact`.
         max_ns: the longest time; an upper bound unless `max_exact`. total_elements, total_bytes, total_flops: the
         amounts of all runs. total_compressed_bytes: the bytes after compression. bounded: the number of runs that were
-        not measured but ended at a common sync. Each of these runs has the time up to the next start, so that the parts
-        add up to the elapsed time. bounded_ns: the part of `total_ns` in bounded runs. sync_latency_ns: the sum of the
-        times from the starts of bounded runs to their sync; these times overlap. bottleneck, total_cycles, min_cycles,
-        max_cycles, cycle_count: values supplied by a user.
+        not measured but ended at a common sync. Each of these runs gets the time up to the next start, so that the
+        parts add up to the elapsed time. bounded_ns: the part of `total_ns` in bounded runs. sync_latency_ns: the sum
+        of the times from the starts of bounded runs to their sync; these times overlap. bottleneck, total_cycles,
+        min_cycles, max_cycles, cycle_count: values supplied by a user.
     """
 
     name: str
