@@ -84,7 +84,7 @@ def finish(
 
 
 def _run(cells: Sequence[Cell], tried: Callable[[Cell], dict[str, Any]], jobs: int) -> Iterator[dict[str, Any]]:
-    """Yield the results of cells as they finish; with more than one job, each cell has a process of its own."""
+    """Yield the results of cells as they finish; with several jobs, the cells run in as many processes."""
     begin = partial(_begun, tried)
     if jobs == 1:
         yield from map(begin, cells)
