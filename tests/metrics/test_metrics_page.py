@@ -16,6 +16,7 @@ from metric_pages import Series, labels, pages_of, parsed, value
 from serving import Daemon
 from verbs import SPANS, document, started
 
+import brickd
 from brickd.datasources.shared_memory import SharedMemory
 from brickd.errors import SegmentRefused
 from brickd.metrics import families, gauges
@@ -191,8 +192,10 @@ def test_the_reference_has_each_family_with_its_type_and_labels() -> None:
     assert documented == {(each.name, each.type, each.labels) for each in families.FAMILIES}
 
 
-def test_a_page_has_the_counts_of_brickd_bricks_json(worker: Start, daemon: Daemon) -> None:
+def test_a_page_has_the_counts_of_json_and_of_python(worker: Start, daemon: Daemon) -> None:
     started(worker, SPANS, BRICKD_SERVICE="api", BRICKD_WORKER="0")
     of = parsed(pages_of(daemon).newest())
-    for row in document("bricks", "--over", "start")["bricks"]:
+    shown = document("bricks", "--over", "start")["bricks"]
+    assert [row["count"] for row in brickd.live().bricks()] == [row["count"] for row in shown]
+    for row in shown:
         assert value(of, "brickd_span_seconds_count", service="api", brick=row["name"]) == row["count"]
