@@ -92,7 +92,12 @@ def check(tmp_path: Path, given: Series, *expected: tuple[int, set[str]], every:
             for minute, names in expected
         ],
     }
-    test = {"rule_files": [str(RULES)], "evaluation_interval": f"{every}m", "tests": [group]}
+    test = {
+        "rule_files": [str(RULES)],
+        "evaluation_interval": f"{every}m",
+        "group_eval_order": ["brickd-recorded", "brickd"],  # by default, any order
+        "tests": [group],
+    }
     (tmp_path / "test.yml").write_text(json.dumps(test))  # JSON is YAML, too
     promtool(tmp_path, "test rules test.yml")
 
@@ -181,11 +186,12 @@ def test_a_start_in_another_service_delays_nothing(tmp_path: Path) -> None:
     [
         (evidence(20 * HOUR, 13 * HOUR), 33 * HOUR, True),
         (evidence(20 * HOUR, 12 * HOUR), 32 * HOUR - 10, False),
+        (evidence(20 * HOUR, 37 * HOUR), 57 * HOUR, False),
         (evidence(0, 33 * HOUR), 33 * HOUR, False),
         (evidence(20 * HOUR, 13 * HOUR, looked_at=0), 33 * HOUR, False),
         (evidence(20 * HOUR, 13 * HOUR, live=1), 33 * HOUR, False),
     ],
-    ids=["12 hours unproven", "not yet 12 hours", "never proven", "nothing recorded", "one worker"],
+    ids=["12 hours unproven", "not yet 12 hours", "a day later", "never proven", "nothing recorded", "one worker"],
 )
 def test_a_service_that_was_compared_and_is_no_more_fires(
     tmp_path: Path, given: Series, minute: int, fires: bool
