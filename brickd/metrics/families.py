@@ -64,7 +64,10 @@ LOOKED_AT = Family(
 )
 COMPARED = Family("brickd_evidence_compared", "gauge", ("service", "evidence"), "How many of these were compared.")
 WEIGHTS = Family(
-    "brickd_weights_info", "gauge", ("service", "worker", "digest"), "The digest of all weights of a worker."
+    "brickd_weights_info",
+    "gauge",
+    ("service", "worker", "shard", "key", "digest"),
+    "The digest of all weights of a worker. Compare the digests of one service, shard and key.",
 )
 WEIGHTS_SUPPRESSED = Family(
     "brickd_weights_info_suppressed",
@@ -78,6 +81,8 @@ STARTED = Family("brickd_daemon_start_time_seconds", "gauge", (), "When the daem
 LOOP_AGE = Family("brickd_daemon_loop_age_seconds", "gauge", (), "The time since the loop last read all segments.")
 SAVE_FAILING = Family("brickd_daemon_save_failing", "gauge", (), "Whether the last attempt to save the state failed.")
 QUARANTINED = Family("brickd_daemon_quarantined_segments", "gauge", (), "Segments that are not valid.")
+CPU_SECONDS = Family("brickd_daemon_cpu_seconds_total", "counter", (), "The processor time of the daemon.")
+MEMORY = Family("brickd_daemon_resident_memory_bytes", "gauge", (), "The resident memory of the daemon.")
 PAGES = Family("brickd_daemon_pages_total", "counter", (), "Pages of metrics made before this one.")
 PAGE_SECONDS = Family(
     "brickd_daemon_page_cpu_seconds_total", "counter", (), "The processor time of the pages made before this one."
@@ -90,5 +95,6 @@ FAMILIES = (
     *(SPANS, BOUNDS, OTHER_BRICKS, WORKER_SPANS, WORKER_BOUNDS),
     *(WORKERS, WORKER_UP, WORKER_STARTED, WORKER_LOST, LOST, LEDGER),
     *(PROBLEM, EVIDENCE, LOOKED_AT, COMPARED, WEIGHTS, WEIGHTS_SUPPRESSED),
-    *(DAEMON, STARTED, LOOP_AGE, SAVE_FAILING, QUARANTINED, PAGES, PAGE_SECONDS, TEXTFILE_FAILURES),
+    *(DAEMON, STARTED, LOOP_AGE, SAVE_FAILING, QUARANTINED, CPU_SECONDS, MEMORY),
+    *(PAGES, PAGE_SECONDS, TEXTFILE_FAILURES),
 )

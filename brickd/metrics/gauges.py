@@ -78,13 +78,13 @@ def _terms(ledger: Ledger) -> dict[str, dict[str, int]]:
 def write_problems(listed: Listed, shown: Mapping[str, str], into: Exposition) -> None:
     """Add the number of problems for each service, worker and kind; `shown` maps names to labels of workers.
 
-    A problem of workers without series counts for its service.
+    A problem counts for its service if none of its workers has series.
     """
     counts = Counter[tuple[str, str, str, str]]()
     for state, problems in (("active", listed.problems), ("silenced", listed.silenced)):
         for problem in problems:
             service = "" if problem["service"] is None else label(problem["service"])
-            for worker in {shown.get(name, "") for name in problem["workers"]} or {""}:
+            for worker in {shown[name] for name in problem["workers"] if name in shown} or {""}:
                 counts[service, worker, problem["kind"], state] += 1
     for labels, count in sorted(counts.items()):
         into.add(PROBLEM, count, *labels)

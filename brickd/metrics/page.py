@@ -13,11 +13,13 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import psutil
+
 from brickd.base.units import SECOND
 from brickd.datasources.world import World
 from brickd.metrics import gauges
 from brickd.metrics.exposition import Exposition, label
-from brickd.metrics.families import PAGE_SECONDS, PAGES, TEXTFILE_FAILURES
+from brickd.metrics.families import CPU_SECONDS, MEMORY, PAGE_SECONDS, PAGES, TEXTFILE_FAILURES
 from brickd.metrics.span_series import SpanSeries
 from brickd.metrics.weights_info import WeightsInfo
 from brickd.model.event_log import LogEvent
@@ -102,6 +104,8 @@ class MetricsPage:
         self._weights.write(found.workers, shown, self._digests(found.workers), time.monotonic_ns(), into)
         if seen.daemon is not None:
             gauges.write_daemon(seen.daemon, found, into)
+        into.add(CPU_SECONDS, time.process_time())
+        into.add(MEMORY, psutil.Process().memory_info().rss)
         into.add(PAGES, self._pages)
         into.add(PAGE_SECONDS, self._cpu_ns / 1e9)
         if self.textfile_failures is not None:

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from brickd.analysis.weights.shards import shard_of
 from brickd.base.units import SECOND
 from brickd.metrics.exposition import Exposition, label
 from brickd.metrics.families import WEIGHTS, WEIGHTS_SUPPRESSED
 from brickd.model.event_log import LogEvent
 from brickd.model.worker_names import as_argument
 from brickd.model.workers import Worker
+from brickd.views.weights import key_name
 
 CHANGES_MAX = 4
 _HOUR_NS = 3_600 * SECOND
@@ -74,4 +76,5 @@ class WeightsInfo:
             if digest is not None:
                 into.add(WEIGHTS_SUPPRESSED, int(now.suppressed), *about)
                 if not now.suppressed:
-                    into.add(WEIGHTS, 1, *about, digest)
+                    shard, key = shard_of(worker.reading.coordinates), key_name(worker.reading.process["key"])
+                    into.add(WEIGHTS, 1, *about, label(shard), key or "", digest)

@@ -125,7 +125,11 @@ def test_a_page_names_the_failures_of_the_daemon(daemon: Daemon) -> None:
 
 def test_silenced_problems_and_those_of_several_workers_are_counted_by_name() -> None:
     about = {"service": "api", "kind": "straggler"}
-    active = [about | {"workers": ["api/0", "api/1"]}, about | {"workers": ["api/0"]}, about | {"workers": ["gone"]}]
+    active = [
+        about | {"workers": ["api/0", "api/1"]},
+        about | {"workers": ["api/0", "gone"]},
+        about | {"workers": ["gone"]},
+    ]
     silenced: list[dict[str, Any]] = [{"service": None, "kind": "daemon", "workers": []}]
     into = Exposition()
     gauges.write_problems(Listed(active, silenced), {"api/0": "api/0", "api/1": "api/1"}, into)

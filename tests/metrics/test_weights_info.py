@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from made_up_workers import MadeUp
 from metric_pages import labels, parsed
 
@@ -11,7 +13,8 @@ from brickd.metrics.weights_info import CHANGES_MAX, WeightsInfo
 from brickd.model.workers import Worker
 from brickd.shm.ledger import Ledger
 
-WORKER = Worker("api/0", MadeUp("api").reading(), Ledger())
+MADE_UP = MadeUp("api").reading()
+WORKER = Worker("api/0", replace(MADE_UP, process=MADE_UP.process | {"key": 0x1F}), Ledger())
 UUID = WORKER.reading.uuid
 
 
@@ -68,3 +71,12 @@ def test_restarts_under_one_name_count_as_changes() -> None:
 
 def test_a_worker_without_series_has_no_digest() -> None:
     assert Pages().at(0, "aa", shown=False) == ([], [])
+
+
+def test_a_digest_has_the_shard_and_the_key_without_which_it_cannot_be_compared() -> None:
+    of = replace(WORKER.reading, header=WORKER.reading.header | {"coordinates": b"dp3.tp1"})
+    into = Exposition()
+    info = WeightsInfo(lambda *_, **__: None)
+    info.write([Worker("api/0", of, Ledger())], {UUID: "api/0"}, {UUID: "aa"}, 0, into)
+    (found,) = labels(parsed(into.text()), "brickd_weights_info")
+    assert (found["shard"], found["key"], found["digest"]) == ("tp1", "000000000000001f", "aa")
