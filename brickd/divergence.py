@@ -96,7 +96,7 @@ class Divergence:
 
     @property
     def blame(self) -> str | None:
-        """Where the first difference was born: culprit, propagated, here_or_cache or unknown."""
+        """Where the first difference arose: culprit, propagated, here_or_cache or unknown."""
         first = self.document["first"]
         return None if first is None else first["blame"]
 

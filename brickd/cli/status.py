@@ -1,7 +1,7 @@
 """The verb `status`.
 
-Owns: the screen of the status document. Must not know: segments. Invariants: The screen has 24 lines for any number of
-workers and bricks, problems first. Omitted entries are counted.
+Owns: the screen of the status document. Must not know: segments. Invariants: However many workers and bricks there are,
+the screen has 24 lines. Problems come first. The screen says how many entries it leaves out.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def _problems(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _numerics(document: dict[str, Any], screen: Screen) -> list[str]:
-    """Return one line for all services with fingerprints or weights."""
+    """Return a single line that covers all services with fingerprints or weights."""
     if not document["numerics"]:
         return []
     text = wording.numerics(document["numerics"], command(document, "brickd coverage"))

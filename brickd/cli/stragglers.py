@@ -1,7 +1,7 @@
 """The verb `stragglers`.
 
-Owns: the screen of slow workers. Must not know: how stragglers are judged. Invariants: The findings come first. Without
-findings, the screen shows the coverage.
+Owns: the screen of slow workers. Must not know: how stragglers are judged. Invariants: The findings come first. If
+there are no findings, the screen shows what was compared.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _side_by_side(finding: dict[str, Any], screen: Screen) -> list[str]:
-    """Return a line for each worker in one brick, the outliers first; omitted workers are counted."""
+    """Return a line for each worker of one brick, the outliers first. If some are left out, a line says how many."""
     cost = f"costs {units.duration(finding['cost_ns_per_s'])}/s, {units.percent(finding['cost_percent'])} of the time"
     title = f"{finding['brick']} of {finding['service']}: {cost}, {finding['confidence']} confidence"
     if finding["corroborated_by"]:

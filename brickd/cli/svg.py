@@ -59,7 +59,7 @@ def titled(shape: str, content: str) -> str:
 
 @dataclass(frozen=True)
 class Axis:
-    """A logarithmic axis: the decades from `first` to `last`, between two positions."""
+    """A logarithmic axis, which shows the decades from `first` to `last` between two positions."""
 
     first: int
     last: int

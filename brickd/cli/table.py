@@ -1,9 +1,9 @@
 """The layout of all tables of the CLI.
 
 Owns: alignment, padding, and the cutting of wide tables. Must not know: the meaning of the cells, terminals, colours (a
-caller paints complete lines). Invariants: This module escapes every cell, so callers pass strings without escapes.
-Columns are aligned by display width. If a width is given, no line is wider than that. Numbers (in right-aligned
-columns) are cut only as a last resort, if no text can become shorter and no column can be omitted.
+caller paints complete lines). Invariants: This module escapes every cell, so callers must not escape them. Columns are
+aligned by display width. If a width is given, no line is wider than that. Numbers (in right-aligned columns) are cut
+only as a last resort, if no text can become shorter and no column can be omitted.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ class Figure(NamedTuple):
     Attributes:
         column: the column.
         key: the key of the value in an entry; an entry without this key has an empty cell.
-        cell: formats the value; the string is not escaped.
+        cell: formats the value as a string, which is not escaped yet.
     """
 
     column: Column
@@ -47,7 +47,7 @@ class Figure(NamedTuple):
 
 
 def figures(shown: Sequence[Figure], entries: Iterable[Mapping[str, Any]], width: int | None = None) -> list[str]:
-    """Lay out the entries of a document, like `lines`."""
+    """Lay out the entries of a document, as `lines` lays out rows."""
     rows = [[cell(entry[key]) if key in entry else "" for _, key, cell in shown] for entry in entries]
     return lines([figure.column for figure in shown], rows, width)
 
@@ -71,7 +71,7 @@ def lines(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int |
 
 
 def _kept(widths: Sequence[int], columns: Sequence[Column], width: int) -> list[int]:
-    """Return the columns that remain when enough others are omitted to give the text a readable width."""
+    """Omit optional columns until the text has a readable width. Return the columns that remain."""
     wanted = [
         min(each, _READABLE) if column.align == "left" else each for each, column in zip(widths, columns, strict=True)
     ]

@@ -1,8 +1,9 @@
 """The verb `tree`.
 
-Owns: how a tree is drawn, which form is printed. Must not know: segments, the meaning of a node's figures. Invariants:
-The figures are left of the tree, so that a deep tree never pushes them off the screen. Branches are drawn if there is
-room, and a node that is too deep for branches shows its depth as a number. No line is wider than the screen.
+Owns: how a tree is drawn, and in which form it is printed. Must not know: segments, the meaning of a node's figures.
+Invariants: The figures are left of the tree, so that a deep tree never pushes them off the screen. Branches are drawn
+if there is room, and a node that is too deep for branches shows its depth as a number. No line is wider than the
+screen.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from brickd.cli.query_options import asks
 from brickd.cli.table import Column, Figure
 from brickd.query.queries import TreeQuery
 
-# The width reserved for a name at any depth, and for a kernel without its shape. Figures get the rest.
+# The width reserved for a name at any depth, and for a kernel without its shape. The figures get the rest of the line.
 _NAME_WIDTH, _KERNEL_WIDTH = 16, 26
 _FIGURES_WIDTH = 26
 _INDENT = 4
-# How many levels get branches: in any case, before figures are omitted, and if the screen has no limit.
+# At least _FEWEST levels get branches. Figures are omitted to make room for up to _WANTED levels. If the screen has no
+# limit, _MOST levels get branches.
 _FEWEST, _WANTED, _MOST = 3, 6, 24
 
 _FIGURES = (
@@ -52,7 +54,7 @@ class _Line(NamedTuple):
         depth: the depth of the node or of the omitted nodes.
         last: whether this is the last line below its parent.
         text: the raw text after the branch.
-        node: the node; for omitted nodes, only their self time.
+        node: the node itself; for omitted nodes, it has only their self time.
     """
 
     depth: int
@@ -146,14 +148,17 @@ def _name_width(line: _Line) -> int:
 
 
 def _shapes_width(lines: Iterable[_Line], most: int) -> int:
-    """Of the lines that show a kernel with its first shape and are at most `most` wide, return the largest width."""
+    """Return the width of the widest line that shows a kernel with its first shape.
+
+    Lines that are wider than `most` do not count.
+    """
     kernels = (line for line in lines if line.node.get("kernel"))
     widths = (_INDENT * line.depth + escape.width(escape.text(tree_notes.shaped(line.node))) for line in kernels)
     return max((width for width in widths if width <= most), default=0)
 
 
 def _figures(document: dict[str, Any], more: Sequence[str]) -> list[Figure]:
-    """Return the columns left of the tree. The columns of layers and of reported times are optional."""
+    """Return the columns to the left of the tree. Layers and reported times get a column only if a node has them."""
     figures = brick_columns.with_optional(_FIGURES, more)
     if any(node["layers"] for node in document["nodes"]):
         figures.append(_LAYER if document["layers"] else _LAYERS)
@@ -182,7 +187,10 @@ def _lines(document: dict[str, Any]) -> Iterator[_Line]:
 
 
 def _left_out(above: list[Node], depth: int) -> Iterator[_Line]:
-    """Remove the nodes at this depth or deeper from `above`; yield a line for each one with omitted children."""
+    """Remove from `above` the nodes that are at this depth or deeper.
+
+    Yield a line for each of these nodes that has omitted children.
+    """
     while above and above[-1]["depth"] >= depth:
         node = above.pop()
         if node["hidden_nodes"]:

@@ -1,7 +1,8 @@
 """The texts about kernels, transfers, functions, tasks, and the critical path.
 
-Owns: the words and the screen of the critical path. Must not know: segments, the drawing of trees. Invariants: `named`
-returns a string that is escaped later, when it is drawn. All other lines are escaped here. Omitted entries are counted.
+Owns: these texts, and the screen of the critical path. Must not know: segments, the drawing of trees. Invariants:
+`named` returns a string that is escaped later, when it is drawn. All other lines are escaped here. A line says how many
+entries are left out.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def shaped(node: Entry) -> str:
 
 
 def counted(node: Entry) -> int | None:
-    """Return how often a node was launched, moved data, or completed."""
+    """Return how often a node was launched, how often it moved data, or how often it completed."""
     if node["kernel"] is not None:
         return int(node["kernel"]["launches"])
     if node["transfer"] is not None:
@@ -146,7 +147,10 @@ def _returned(each: Entry) -> str:
 
 
 def critical(document: Entry, screen: Screen) -> list[str]:
-    """Return the lines about the critical path, the slack, and circular needs, ready to print."""
+    """Return the lines about the critical path and the slack, ready to print.
+
+    Other lines name the nodes that need each other in a circle.
+    """
     path = document["critical_path"]
     length_ns = path["length_ns"]
     # Workers run in parallel, so the sum of their times is not wall time.

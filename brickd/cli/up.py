@@ -215,7 +215,7 @@ def _run(
         async def serve() -> None:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                # if nohup or the shell of a script made the process ignore a signal, it stays ignored
+                # If nohup or the shell of a script made this process ignore a signal, that signal stays ignored.
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     loop.add_signal_handler(number, stop)
             if http is not None:

@@ -50,7 +50,7 @@ def _lines(document: Document) -> list[str]:
         "state": document["state_directory"],
         "segments": document["segments_directory"] or unknown,
     }
-    # A path is copied into other commands, so a narrow screen cuts no line.
+    # Users copy these paths into other commands, so no line is cut, even on a narrow screen.
     return [escape.text(f"{name:<8}  {value}") for name, value in rows.items()]
 
 

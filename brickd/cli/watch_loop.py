@@ -1,8 +1,9 @@
 """Shows a document repeatedly.
 
 Owns: when the document is requested, how it replaces the previous one. Must not know: what the document shows.
-Invariants: On a terminal, nothing of the previous screen remains and nothing scrolls. On a pipe, each document is one
-line, or one screen and an empty line, written at once. The same notes are not printed twice in a row.
+Invariants: On a terminal, nothing of the previous screen remains and nothing scrolls. On a pipe, each document is
+written at once: as one line of JSON, or as one screen followed by an empty line. The same notes are not printed twice
+in a row.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Table = Callable[["Document", Screen], Sequence[str]]
 
 
 def again(seconds: float, find: Callable[[], FetchedAnswer], table: Table, output: str) -> NoReturn:
-    """Show the answer of `find` every `seconds`, until the user stops it."""
+    """Show the answer of `find` every `seconds` seconds, until the user stops this."""
     if output not in ("table", "json"):
         raise click.UsageError(f"--output is {output}, expected table or json with --watch")
     drawn, printed = output == "table" and sys.stdout.isatty(), tuple[str, ...]()

@@ -104,7 +104,7 @@ def weights(
 def _rescanned(query: WeightsQuery, seconds: float) -> tuple[Document, bool]:
     """Rescan the workers' weights; return the document, and whether all workers have finished.
 
-    A worker has finished once it has read all its tensors after the order.
+    A worker has finished once it has read all its tensors after it got the order.
     """
     began_ns = time.monotonic_ns()
     before = {worker["worker"]: worker["scans"] for worker in ask_daemon("weights", query)["workers"]}

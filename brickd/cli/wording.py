@@ -1,4 +1,4 @@
-"""Texts shared by several verbs: cells with numbers, the rows of workers, a problem.
+"""Texts that several verbs share: cells with numbers, rows about workers, and the lines about a problem.
 
 Owns: the texts that verbs share. Must not know: individual verbs. Invariants: Cells are not escaped, because the table
 escapes them. Complete lines are escaped here.
@@ -68,10 +68,10 @@ def lost(entry: dict[str, Any]) -> str:
 
 
 def worker_row(worker: dict[str, Any]) -> dict[str, Any]:
-    """Return the entry of a worker with its cells STATE, SPANS, LOST and OPEN NOW.
+    """Return the entry of a worker, with the cells STATE, SPANS, LOST and OPEN NOW added.
 
-    The state has a mark if the worker does not record as usual. Each thread has an innermost open span; OPEN NOW shows
-    the one of these that began first.
+    The state has a mark if the worker does not record as usual. OPEN NOW looks at the innermost open span of
+    each thread, and shows the one that began first.
     """
     setting = worker["set"] or {}
     mark = ", off" if setting.get("recording") == "off" else ", spans" if setting.get("spans") == "on" else ""
@@ -86,17 +86,17 @@ def worker_row(worker: dict[str, Any]) -> dict[str, Any]:
 
 
 def more(number: int, one: str, then: str = "", several: str | None = None) -> list[str]:
-    """Return the line that counts omitted rows; [] if there are none. The line is not escaped."""
+    """Return a line that says how many rows were omitted; [] if none were. The line is not escaped."""
     return [f"…{units.many(number, one, several)}{then}"] if number > 0 else []
 
 
 def silenced(problems: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the line that counts the silenced problems, ready to print; [] if there are none."""
+    """Return a line that says how many problems are silenced, ready to print; [] if none are."""
     return [f"{units.many(len(problems), 'silenced problem')}: brickd silence"] if problems else []
 
 
 def removed(of: dict[str, int], screen: Screen) -> list[str]:
-    """Return the line that counts the spans of removed workers, ready to print; [] if there are none."""
+    """Return a line that says how many spans removed workers had, ready to print; [] if no worker was removed."""
     if not of["workers"]:
         return []
     line = f"removed  {units.many(of['spans'], 'span')} of {units.many(of['workers'], 'worker')}, in no total"
@@ -104,7 +104,10 @@ def removed(of: dict[str, int], screen: Screen) -> list[str]:
 
 
 def numerics(services: Sequence[dict[str, Any]], coverage: str = "brickd coverage") -> str:
-    """Say how much of the numerics was compared, in a string that is not escaped; `coverage` is the next command."""
+    """Say how much of the numerics was compared. The string is not escaped.
+
+    If nothing was compared for the same input, the string names the command `coverage`.
+    """
     by_input = [service for service in services if service["input"] is not None]
     by_weights = [service["weights"] for service in services if service["weights"] is not None]
     unseen = [units.many(n, *words) for key, *words in _UNSEEN if (n := _total(by_input, "unseen", key))]
@@ -117,7 +120,7 @@ _CALLED = {"weights": "weights", "input": "outputs"}
 
 
 def unproven(evidence: Iterable[dict[str, Any]], document: dict[str, Any], screen: Screen) -> list[str]:
-    """Return a line about the unproven evidence of each service, with the next command, ready to print."""
+    """Return a line for each service with unproven evidence, ready to print. Most lines end with the next command."""
     services: dict[str, list[dict[str, Any]]] = {}
     every = list(evidence)
     by_row = {each["service"] for each in every if each["evidence"] == "row" and each["verdict"] != "unproven"}
@@ -139,7 +142,7 @@ def unproven(evidence: Iterable[dict[str, Any]], document: dict[str, Any], scree
 
 
 def _with_command(text: str, following: str, screen: Screen) -> str:
-    """Return the line that has a text and the next command, ready to print. Only the text may be cut."""
+    """Return a line with this text, followed by the next command, ready to print. Only the text may be cut."""
     following = escape.text(following)
     room = None if screen.width is None else max(20, screen.width - escape.width(following) - 2)
     return screen.paint(escape.text(text, room), "yellow") + f"  {following}"
@@ -166,7 +169,7 @@ def _by_input(services: Sequence[dict[str, Any]], coverage: str) -> str:
 
 
 def _by_row(services: Sequence[dict[str, Any]]) -> list[str]:
-    """Say how many rows were compared, and how many sites have no rows; [] if no site was examined for rows."""
+    """Say how many rows were compared, and at how many sites the rows are unknown; [] if there are neither."""
     rows = _total(services, "row", "rows")
     unknown = Counter[str]()
     for service in services:
@@ -199,7 +202,10 @@ def _by_weights(services: Sequence[dict[str, Any]]) -> str:
 
 
 def weights_read(services: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the ages of the compared weights: those that are read again, and those that are read only at load."""
+    """Say how long ago the compared weights were read.
+
+    Weights that are read only once, when they are loaded, are named separately.
+    """
     once = sum(service.get("load_only", 0) for service in services)  # an older daemon does not send this key
     if not once:
         return _ago([service["age_ns"] for service in services])

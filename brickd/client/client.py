@@ -1,8 +1,8 @@
 """The client of a daemon: connects to the socket, sends a request, reads the answer.
 
-Owns: HTTP to the daemon, the timeouts, why there is no answer. Must not know: views, what callers do without a daemon.
-Invariants: If there is no daemon, a call makes one system call and imports nothing. Any answer, even an invalid one,
-becomes a document or an error. An error that the daemon reports is raised unchanged.
+Owns: HTTP to the daemon, the timeouts, and the reasons why there is no answer. Must not know: views, what callers do
+without a daemon. Invariants: If there is no daemon, a call makes one system call and imports nothing. Any answer, even
+an invalid one, becomes a document or an error. An error that the daemon reports is raised unchanged.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class Asked:
 def ask(path: str, query: Iterable[tuple[str, str]] = (), *, post: bool = False, seconds: float = 0.0) -> Asked:
     """Send a request for a path of the daemon's API.
 
-    `seconds` is how long the work takes; the timeout is extended by it.
+    `seconds` is how long the daemon's work takes. The timeout becomes that much longer.
 
     Raises:
         NoAnswer: there is no daemon.
@@ -185,7 +185,7 @@ def ask(path: str, query: Iterable[tuple[str, str]] = (), *, post: bool = False,
 
 
 def unlike(error: Exception) -> OtherVersion | None:
-    """Return the error to raise instead of `error` if a daemon of another build may have caused it; else None."""
+    """If a daemon of another build may have caused `error`, return the error to raise in its place; else None."""
     place = runtime().socket
     if place not in _answering or (theirs := _build() or Build(None)) == ours():
         return None

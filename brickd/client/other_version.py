@@ -114,7 +114,10 @@ def is_newer(theirs: str | None, ours: str | None) -> bool:
 
 
 def remark(theirs: Build) -> str:
-    """Return a hint about a daemon's refusal if the daemon's build may not know the query; else ""."""
+    """Return a hint for a query that a daemon refused: the daemon's build may not know it.
+
+    Return "" if the daemon has the same build as this brickd.
+    """
     mine = ours()
     return "" if theirs == mine else f" (the daemon {compared(theirs, mine)}: {advice(theirs, mine)})"
 
@@ -127,13 +130,14 @@ def decoded(body: bytes, refused: Callable[[str], OtherVersion]) -> dict[str, An
     """Decode a daemon's answer; `refused` creates the error about the answer.
 
     Raises:
-        OtherVersion: the answer has another schema. Reading a missing key from the result also raises this, later.
+        OtherVersion: the answer has another schema. The same error is raised later if a caller reads a key that the
+            answer does not have.
         ValueError: the answer is not a JSON object.
     """
     import json
 
     class ReceivedObject(dict[str, Any]):
-        """An object of this answer."""
+        """An object in the answer."""
 
         def __missing__(self, key: str) -> NoReturn:
             raise refused(f"its answer has no {key!r}")

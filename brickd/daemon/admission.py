@@ -25,7 +25,7 @@ SPARES_MAX = 16  # the limit of descriptors of one file
 
 
 class Admission:
-    """Opens files as segments to drain; `attached` has the segments that are already drained, by uuid."""
+    """Opens files as segments to drain; `attached` has the segments that the daemon drains already, by uuid."""
 
     def __init__(
         self,
@@ -35,14 +35,17 @@ class Admission:
         give_up: Callable[[Attached, SegmentRefused], None],
         bury: Callable[[str], None],
     ) -> None:
-        """`give_up` stops the drain of a segment; `bury` notes a file that was counted but cannot be removed."""
+        """`give_up` stops the drain of a segment.
+
+        `bury` notes a file whose totals are kept, but that cannot be removed.
+        """
         self._memory, self._attached, self._workers_max = memory, attached, workers_max
         self._give_up, self._bury = give_up, bury
 
     def admit(self, file: str, now_ns: int, *, marks: bool) -> Attached | None:
         """Lock and open a file; return None if there is nothing to drain in it. Raise SegmentRefused.
 
-        With `marks`, the file is marked, so that the worker leaves the segment for a daemon when the worker ends.
+        With `marks`, the file gets a mark. A worker with this mark leaves its segment for a daemon when it ends.
         """
         if len(self._attached) >= self._workers_max:
             reason = f"not drained: the limit of {self._workers_max:,} workers is reached (raise ulimit -n)"
@@ -101,7 +104,10 @@ class Admission:
                     raise SegmentCopy(segment.name, name, known.file)
 
     def _judge_twins(self, segment: Segment, twin: Attached) -> NoReturn:
-        """Refuse one of two files with the same uuid, or both. The next search for segments attaches the other one."""
+        """Refuse one of two files with the same uuid, or both.
+
+        If the new file is the original, the next search for segments attaches it.
+        """
         before, mine = twin.segment, segment
         files = [
             Twin(each.name, each.identifier, each.worker() is not None, each.activity()) for each in (before, mine)

@@ -1,4 +1,4 @@
-"""A segment that is drained, and the daemon's state about it.
+"""A segment that the daemon drains, and what the daemon knows about it.
 
 Owns: the flow from a pass over the rings to the worker's deferred work, and the last reading of a segment. Must not
 know: other segments, when a pass is due, files. Invariants: The complete result of a pass is processed before the next
@@ -29,8 +29,9 @@ from brickd.shm.segment_copy import Reading, begins
 _COMPLEMENT = 2**64 - 1
 _LANES_KEPT = 64  # a dead worker with more lanes gets one lane, which is the sum of its lanes
 _BEGINNING = Cursor(0, 0, 0, 0, 0)
-# The limits for reading the rings of a dead worker: for each pass (copying this much takes 20 ms), and in total, as a
-# multiple of the file's memory. A ring gets all its memory before its first record, so there is never more to read.
+# How much is read from the rings of a dead worker. In one pass, it is about _LAST_BYTES, because copying this much
+# takes 20 ms. In total, it is about _LAST_TIMES the memory of the file: a ring gets all its memory before its first
+# record, so a valid ring never has more to read.
 _LAST_BYTES, _LAST_TIMES = 64 * MIB, 4
 
 
@@ -44,19 +45,19 @@ class Stage(Enum):
 
 @dataclass(slots=True, eq=False)
 class Attached:
-    """A segment that is drained.
+    """A segment that the daemon drains.
 
     Attributes:
-        took: the word of `brick_shm.h` that names the lost segment whose totals this segment has; 0 if there is none.
-        activity: the segment's activity when it last changed, at `moved_ns`.
+        took: if this segment has the totals of a lost segment, the word of `brick_shm.h` that names it; else 0.
+        activity: the segment's activity after its last change, which was seen at `moved_ns`.
         gaps: how many gaps in the sequence of events were already handled.
         spares: further open descriptors of the same file; closing one of them would release the lock on the file.
         heir: the segment in which the worker continues, because this segment was removed; both describe the same work.
         producer: receives the worker's checksums; None if they are dropped.
         wish: the last settings that were sent to the worker.
         epoch: the epoch word that the worker has; 0 if it has none.
-        filtered_sites: the number of sites when the wish was applied to them; -1 if some had no name yet.
-        reported: the ration in the last event about this segment.
+        filtered_sites: how many sites there were when the wish was applied to them; -1 if some had no name yet.
+        reported: the ration that was last logged for this segment.
         last_bytes: the number of bytes read from the rings since the worker died.
     """
 
@@ -111,7 +112,7 @@ class Attached:
 
     @property
     def lost(self) -> str:
-        """The first half of the uuid of the lost segment whose totals this segment has, or ""."""
+        """If this segment has the totals of a lost segment, the first half of the uuid of that segment; else ""."""
         return begins(self.took)
 
     def has_taken(self, uuid: str) -> bool:
@@ -171,7 +172,7 @@ class Attached:
         return changed
 
     def cursors(self) -> list[Cursor]:
-        """Return how far each lane was read, up to the last lane that has a record."""
+        """Return how far each lane was read. Lanes at the end that have no record yet are left out."""
         rows = self.drain.cursors()
         while rows and not any(rows[-1]):
             rows.pop()
@@ -211,14 +212,14 @@ class Attached:
         self.deferred.settle(self.segment.now().tick_ns, complete=complete)
 
     def _miss_finalizes(self) -> None:
-        """Count open starts as orphaned if the worker dropped a finalize that may have closed them."""
+        """If a finalize was dropped, count all open starts as orphaned, because that finalize may have closed them."""
         dropped = self.segment.dropped(_reader.KIND_FINALIZE)
         if dropped > self.known.finalizes_dropped:
             self.known.finalizes_dropped = dropped
             self.deferred.orphan()
 
     def exhaust(self) -> bool:
-        """Read the rings of a dead worker; return False until their end.
+        """Read the rings of a dead worker; return False until they are read to their end.
 
         Raise SegmentRefused if they are invalid.
         """
@@ -243,7 +244,7 @@ class Attached:
         return False
 
     def last_reading(self) -> Reading:
-        """Return the last reading with deferred work. In this reading, all rings are marked as read."""
+        """Return the last reading, together with the deferred work. In this reading, all rings are marked as read."""
         cursors = [Cursor(*cursor) for cursor in self.drain.cursors()]
 
         def closed(lane: _reader.Lane, cursor: Cursor) -> tuple[_reader.Lane, _reader.Consumer]:

@@ -15,7 +15,7 @@ signals, the time of day. A tick has these steps, in this order:
 
 Invariants: Ring room is freed and segments are removed only after the checkpoint contains their data. A daemon may end
 at any point of a step, and the next daemon loses nothing. An invalid segment affects no other segment. Memory is
-limited, and data above a limit is merged or refused, and this is reported.
+limited. Data above a limit is merged or refused, and the daemon reports this.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Collector:
         clock: Callable[[], int] = time.monotonic_ns,
         starve: Callable[[], None] = lambda: None,
     ) -> None:
-        """Begin without drained segments.
+        """Begin; no segment is drained yet.
 
         `keep` saves the checkpoint. `starve` frees file descriptors if there are none left to open a segment. Without
         `numerics`, fingerprints are dropped.
@@ -135,7 +135,7 @@ class Collector:
             self.keep(now_ns)
         self.roster.close(_TURN_SECONDS)
         elapsed_ns, self._drained_ns = now_ns - self._drained_ns, now_ns
-        # Deferred work needs a second pass. While more deferred work arrives, the next tick makes the second pass.
+        # Deferred work needs a second pass. The next tick makes it, so the next tick comes early.
         hurried = bool(self.passes.unsettled or self._to_judge) or self._look_due or self.directory.waits
         return rest(fill, elapsed_ns, hurried=hurried, spans=self.roster.wants_spans)
 
@@ -165,7 +165,7 @@ class Collector:
         self._to_judge = self.roster.drained()[::-1]
 
     def _rescan(self, now_ns: int) -> None:
-        """Tell the workers that findings name to read their weights again."""
+        """Tell the workers that are named in findings to read their weights again."""
         self.rescans.look(self.memory.compared.findings)
         self.rescans.look_born(self.memory.compared.births)
         for service, why, uuids in self.rescans.due(now_ns):
@@ -179,7 +179,7 @@ class Collector:
                 self._log_event("weights_rescan", text, service=service, worker=worker, command=command)
 
     def _judge(self, now_ns: int) -> None:
-        """Find dead workers within the time of a tick. The next tick continues."""
+        """Look for dead workers, but no longer than a tick may take. The next tick continues."""
         goes_on = self._for_a_tick()
         while self._to_judge and goes_on():
             each = self._to_judge.pop()
@@ -200,7 +200,7 @@ class Collector:
                         self._unsaved.urgent = True
 
     def _ration(self, each: Attached) -> None:
-        """Apply and log a worker's new ration. The last reading of the worker's segment set the ration."""
+        """Apply and log a worker's new ration. The ration was set by the last reading of the worker's segment."""
         before, each.reported = each.reported, each.account.ration
         if each.reported is Ration.NOTHING:
             self.roster.give_up(each, SegmentOverBudget(each.segment.name, each.account.why))
@@ -265,7 +265,7 @@ class Collector:
         return found.content
 
     def _empty(self, records: bytes) -> None:
-        """Make room for more records after these records are saved.
+        """After these records are saved, make room for more.
 
         A reader of segments reads the state first, then the file of records. So this file must not be truncated in
         between.
@@ -299,5 +299,5 @@ class Collector:
         self.roster.close(_TURN_SECONDS)
 
     def change(self) -> None:
-        """Note that another thread changed the memory (under the lock), so that it is saved immediately."""
+        """Note that another thread changed the memory (under the lock), and that it must be saved immediately."""
         self._unsaved.dirty = self._unsaved.urgent = True

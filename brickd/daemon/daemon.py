@@ -1,7 +1,7 @@
 """The daemon as a process: its parts, and what its API may do with them.
 
 Owns: the set of parts, their start and end. Must not know: the order of the loop's steps, where the state is saved,
-HTTP. Invariants: A daemon that may not start changes nothing. No API request stops the loop.
+HTTP. Invariants: A daemon that is not allowed to start changes nothing. No API request stops the loop.
 """
 
 from __future__ import annotations
@@ -207,7 +207,10 @@ class Daemon(LiveWorld):
             return any(each.is_of(names) for each in roster.drained())
 
     def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
-        """Copy the records of these rings into a spool. With None, copy all current records and stop."""
+        """Copy the records of these rings into a spool.
+
+        If `spool` is None, first copy all records that exist now, and then stop copying.
+        """
         if spool is None:
             self._loop.tick()
         roster = self._collector.roster

@@ -1,9 +1,9 @@
 """Keeps the last day: a slot for every snapshot, and a longer one for every five minutes.
 
-Owns: when a slot begins and ends, which slots answer for a period. Must not know: the content of a slot, the format of
-the file, who asks. Invariants: if a daemon is killed, the next one continues the long slot with the short ones on disk;
-short slots answer for the part of a period that they cover, and no time counts twice; a slot that could not be saved is
-reported.
+Owns: when a slot begins and ends, and which slots are used for a period. Must not know: the content of a slot, the
+format of the file, who asks. Invariants: If a daemon is killed, the next one restores the unfinished long slot from the
+short slots on disk. Where there are short slots for a part of a period, they are used instead of long ones, and no time
+counts twice. A slot that could not be saved is reported.
 """
 
 from __future__ import annotations
@@ -97,11 +97,14 @@ class DayKeeper:
     # ---- asked
 
     def between(self, began_ns: int, ended_ns: int) -> DaySlot | None:
-        """Return the work of a period (since 1970), as closely as the slots allow; None if no slot is in the period."""
+        """Return the work of a period, as exactly as the slots allow; None if there is no slot for the period.
+
+        The times are since 1970.
+        """
         return total(self.slots(began_ns, ended_ns, work=False))
 
     def slots(self, began_ns: int, ended_ns: int, *, work: bool) -> Iterator[DaySlot]:
-        """Return the slots that answer for a period, the oldest first; `work`: include the work of each worker."""
+        """Return the slots for a period, the oldest first. With `work`, they include the work of each worker."""
         with self._lock:
             places = [] if self._file is None else _places(self._file, began_ns, ended_ns)
         return self._contents(places, work=work)
@@ -123,7 +126,7 @@ class DayKeeper:
 
 
 def _places(file: DayFile, began_ns: int, ended_ns: int) -> list[SlotPlace]:
-    """Return the slots that answer for a period, in order; if all are longer than it, the one around its middle."""
+    """Return the slots within a period, in order. If there are none, return the slot around its middle."""
     short = file.places[_SHORT]
     long = [each for each in file.within(_LONG, began_ns, ended_ns) if not short or each.began_ns < short[0].began_ns]
     rest_ns = long[-1].ended_ns if long else 0

@@ -15,8 +15,8 @@ from brickd.shm import _reader
 from brickd.shm.memory_budget import MIB
 
 # The most that a tick reads from the segments of one user. A tick starts when the fullest ring is a quarter full. If
-# all rings are a quarter full, 64 workers with 8 threads each and rings of the usual size have 64 MiB, which takes 30
-# ms to copy and add up.
+# all rings are a quarter full, 64 workers with 8 threads each and rings of the usual size have 64 MiB. It takes 30 ms
+# to copy and add up that much.
 TICK_BYTES = 256 * MIB
 # After each piece of this size, a tick checks whether there is time for another piece. Events take longer than other
 # bytes: a piece that has only events takes up to 0.1 s.
@@ -32,7 +32,10 @@ class DrainResult(NamedTuple):
 
 
 class DrainTurns:
-    """The segments of a user in the `order` of the next tick; the last tick left some of them `unreached`."""
+    """The segments of a user, in the `order` of the next tick.
+
+    `unreached` has the segments that the last tick did not reach.
+    """
 
     def __init__(self, attached: Iterable[Attached]) -> None:
         self.order = list(attached)
@@ -74,6 +77,6 @@ class DrainTurns:
             self._turn(reached)
 
     def _turn(self, reached: int) -> None:
-        """Put unreached segments first; but if all cheap segments were reached, put the cheap ones before them."""
+        """Put the unreached segments first. But if all cheap segments were reached, these stay at the beginning."""
         light = self._light if self._light <= reached else 0
         self.order[light:] = self.order[reached:] + self.order[light:reached]

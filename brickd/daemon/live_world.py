@@ -1,7 +1,7 @@
 """A running daemon as a data source of views.
 
-Owns: the answers, from the state of the loop and from the results of snapshots. Must not know: how the daemon starts
-and ends, recordings, HTTP. Invariant: no answer stops the loop.
+Owns: the answers, which come from the state of the loop and from the results of snapshots. Must not know: how the
+daemon starts and ends, recordings, HTTP. Invariant: no answer stops the loop.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class LiveWorld:
         return self.orders.thresholds
 
     def log_event(self, kind: str, text: str, **of: str | None) -> None:
-        """Log an event. The next daemon continues the numbers of events."""
+        """Log an event. The next daemon continues to number events after the last number of this one."""
         number = self.events.add(kind, text, **of).number
         with self._log_lock:  # threads of the API also log, and may get here out of order
             self._memory.newest_event = max(self._memory.newest_event, number)

@@ -1,9 +1,9 @@
-"""Sends alarms: the document of a problem, and a queue and a thread for each target.
+"""Sends alarms: makes the document of a problem, and has a queue and a thread for each target.
 
-Owns: the document, the queues, when to retry, the counts, the events of failures. Must not know: how a document reaches
-a target, which changes of a problem are sent. Invariants: Queueing a document never waits. A queue is bounded, and
-documents for which there is no room are counted. A failing target is logged once, and not again until the target has
-worked again. Each target gets one document at a time, in order.
+Owns: the document, the queues, when to retry, the counts, and the events about failures. Must not know: how a document
+reaches a target, which changes of a problem are sent. Invariants: Queueing a document never waits. A queue is bounded,
+and documents for which there is no room are counted. A failing target is logged once, and not again until the target
+has worked again. Each target gets one document at a time, in order.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Target(Protocol):
 
 
 class _Item(NamedTuple):
-    """A document; `tested` receives the answer to a test, which is tried only once."""
+    """A document. A test is tried only once, and `tested` receives the answer."""
 
     body: bytes
     tested: Future[str] | None = None

@@ -56,7 +56,7 @@ class CommandTarget:
         return f"command {self._arguments[0]}"
 
     def send(self, body: bytes) -> str:
-        """Run the command. After the limit, kill it and its children."""
+        """Run the command. If it runs longer than the limit, kill it and its children."""
         try:
             process = subprocess.Popen(
                 self._arguments,

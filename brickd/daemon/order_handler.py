@@ -37,7 +37,10 @@ class OrderHandler:
         self._survey, self._wake, self._log_event = survey, wake, log_event
 
     def set(self, order: Setting) -> Obeyed:
-        """Set what the workers of a service record, now and later; return how many workers got the setting."""
+        """Set what the workers of a service record: those that run now, and those that start later.
+
+        Return the setting, and how many workers got it.
+        """
         assert order.service is not None
         memory, roster = self._collector.memory, self._collector.roster
         with roster.reading, roster.lock:
@@ -135,7 +138,10 @@ class OrderHandler:
         return {worker.reading.uuid for worker in dead if worker.name in names or worker.service in names}
 
     def _unknown(self, services: Collection[str] | None) -> Collection[str]:
-        """Return the uuids of workers of these services that send fingerprints but are not in the state."""
+        """Return the uuids of workers that send fingerprints but are not in the state.
+
+        If `services` is not None, only workers of these services are returned.
+        """
         memory = self._collector.memory
         stay = memory.known.keys() | memory.gone.keys()
         left = [each for uuid, each in self._numerics.producers.copy().items() if uuid not in stay]

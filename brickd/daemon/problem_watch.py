@@ -1,8 +1,8 @@
-"""The daemon's problem book: snapshots update it, requests silence problems in it, changes become events.
+"""The daemon's problem book: snapshots update it, users silence problems in it, and its changes become events.
 
-Owns: when the book is updated, which of its changes are events, requests to silence a problem. Must not know: how a
-problem is found, how it is shown, where alarms go. Invariants: A change of the book is saved immediately. Snapshots and
-requests never overwrite each other's changes.
+Owns: when the book is updated, which of its changes become events, and the requests to silence a problem. Must not
+know: how a problem is found, how it is shown, where alarms go. Invariants: A change of the book is saved immediately.
+Snapshots and requests never overwrite each other's changes.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def scheduled(pid: int, root: Path = _PROCESSES) -> dict[int, Scheduled] | None:
 
 
 def _parts(before: _Look | None, now: _Look) -> tuple[float | None, float | None]:
-    """Return for which fractions of the time between two measurements the threads ran and waited."""
+    """Return how long the threads ran and how long they waited, each divided by the time between the measurements."""
     elapsed_ns = 0 if before is None else now.now_ns - before.now_ns
     if before is None or before.threads is None or now.threads is None or elapsed_ns <= 0:
         return None, None
@@ -127,7 +127,10 @@ def _parts(before: _Look | None, now: _Look) -> tuple[float | None, float | None
 
 
 def _throttled(before: _Look | None, now: _Look) -> float | None:
-    """Return for which fraction of the time the control group was throttled, summed over all processors."""
+    """Return how long the control group was throttled, divided by the time between the two measurements.
+
+    The throttled times of all processors are added up, but the result is at most 1.
+    """
     if before is None or before.throttled_ns is None or now.throttled_ns is None or now.now_ns <= before.now_ns:
         return None
     return min(1.0, max(0, now.throttled_ns - before.throttled_ns) / (now.now_ns - before.now_ns))

@@ -1,8 +1,9 @@
 """The passes over the rings of all segments.
 
-Owns: what each pass drains, and its complete delivery to the workers' deferred work, the sources and the comparison.
-Must not know: when a pass is due, how the memory is saved, which workers are dead. Invariants: An invalid segment
-affects no other segment. If a pass does not reach all segments of a worker, it settles no deferred work of this worker.
+Owns: what each pass drains, and that all of it is delivered to the workers' deferred work, the sources and the
+comparison. Must not know: when a pass is due, how the memory is saved, which workers are dead. Invariants: An invalid
+segment affects no other segment. If a pass does not reach all segments of a worker, it leaves the deferred work of this
+worker to a later pass.
 """
 
 from __future__ import annotations
@@ -112,7 +113,10 @@ class RingPasses:
                 self.unsettled.discard(each)
 
     def publish(self, *, events: bool) -> None:
-        """Give the slots that were read back to the workers; `events`: give back those of event rings too."""
+        """Free the slots that were read, so that the workers can use them again.
+
+        With `events`, free those of the event rings too.
+        """
         self._group()
         writes = _reader.tails(self.drains, events)
         if not writes or not (failed := _reader.write_all(writes)):

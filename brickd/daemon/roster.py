@@ -1,9 +1,10 @@
-"""The drained workers: their start, their names, their death, and what remains of them.
+"""The workers that the daemon drains: their start, their names, their death, and what remains of them.
 
-Owns: the attached segments. The state has each worker once: as known while its segment exists, and as gone afterwards.
-Must not know: rings, when steps are due, how the state is saved. Invariants: A segment is removed only if the saved
-state has its totals. A worker whose segment was lost is counted in the segment in which it continues. A segment is
-closed only while no other thread reads it, because closing a file releases every lock on it.
+Owns: the attached segments. The state lists each worker once: among the known workers while its segment exists, and
+among the gone workers afterwards. Must not know: rings, when steps are due, how the state is saved. Invariants: A
+segment is removed only if the saved state has its totals. A worker whose segment was lost is counted in the segment in
+which it continues. A segment is closed only while no other thread reads it, because closing a file releases every lock
+on it.
 """
 
 from __future__ import annotations
@@ -66,11 +67,14 @@ class Roster:
         self._merged = RecentlyMerged()
 
     def drained(self) -> list[Attached]:
-        """Return the segments that are drained."""
+        """Return the segments that the daemon drains."""
         return [each for each in self.attached.values() if each.stage is Stage.DRAINED]
 
     def held(self, goes_on: Callable[[], bool] = lambda: True) -> Held:
-        """Return the known files, for readers in other threads, while `goes_on` returns True; needs the lock."""
+        """Return the known files, for readers in other threads; the caller must hold the lock.
+
+        The readers stop when `goes_on` returns False.
+        """
         ours = {each.segment.identifier: each.segment for each in self.attached.values()}
         drained = [each.segment for each in self.drained() if each.heir is None]
         accounts = {each.segment.identifier: each.account for each in self.attached.values()}
@@ -105,7 +109,7 @@ class Roster:
             return recorded or any(wish.spans for wish in self.memory.wishes.values())
 
     def follow(self) -> None:
-        """Apply the settings of fingerprints to new sites; the caller must hold the lock."""
+        """Apply the settings for fingerprints to new sites; the caller must hold the lock."""
         for each in self.drained():
             each.follow()
 
@@ -120,7 +124,7 @@ class Roster:
     # ---- workers come
 
     def look(self, now_ns: int, goes_on: Callable[[], bool]) -> None:
-        """Find new segments, and files that were removed, while `goes_on` returns True."""
+        """Find new segments, and files that were removed. Stop when `goes_on` returns False."""
         ours = {each.segment.identifier: each.segment for each in self.attached.values()}
         if not self.directory.look(now_ns, ours, lambda file: self._attach(file, now_ns), goes_on):
             return
@@ -154,7 +158,7 @@ class Roster:
         self.changed = True
 
     def _inherit(self, each: Attached) -> None:
-        """Take over the state of those lost segments of the worker whose totals are in this segment."""
+        """If this segment has the totals of lost segments of the same worker, take over the state of those segments."""
         memory = self.memory
         memory.supersede({each.lost})
         for gone in [gone for gone in memory.gone if each.has_taken(gone)]:
@@ -166,7 +170,7 @@ class Roster:
             self._log_event("worker_returned", text, service=each.service, worker=before.name)
         for lost in [lost for lost in memory.known if each.has_taken(lost)]:
             known = memory.known[lost]
-            # in this case, the lost segment was removed while no daemon ran
+            # The lost segment is not attached if it was removed while no daemon ran.
             if (other := self.attached.get(lost)) is None:
                 each.known.deferred.absorb(known.deferred)
                 del memory.known[lost]

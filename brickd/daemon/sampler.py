@@ -1,8 +1,8 @@
 """Takes a snapshot every ten seconds, for all modules that use snapshots.
 
-Owns: the thread that takes snapshots, and the times. Must not know: the content and the use of snapshots. Invariants: A
-failed snapshot is reported and does not affect the next one. However long a pause is, only one snapshot is taken for
-it.
+Owns: the thread that takes snapshots, and when it takes them. Must not know: the content and the use of snapshots.
+Invariants: A failed snapshot is reported and does not affect the next one. After a pause, only one snapshot is taken,
+however long the pause was.
 """
 
 from __future__ import annotations

@@ -68,7 +68,8 @@ class Saver:
     def _keep_weights(self) -> None:
         """Save the weights before the checkpoint that counts them; drop the weights of forgotten workers."""
         self._weights.retain(self._memory.known.keys() | self._memory.gone.copy().keys())
-        # If the weights were read again without a change, the loss of the file loses only the time of the last reading.
+        # If the weights were read again and had not changed, losing the file would lose only the time of the last
+        # reading.
         late = self._memory.closed or time.monotonic_ns() - self._kept_ns >= _READ_AGAIN_NS
         if self._weights.news != self._news or (late and self._weights.changes != self._kept):
             self._home.keep_weights(codec.encode(self._memory.prefix, self._weights))

@@ -34,7 +34,10 @@ class Manager:
         self._send("STOPPING=1", "STATUS=ending", wait=_PATIENCE_SECONDS)
 
     async def watch(self, still_ns: Callable[[], int]) -> None:
-        """Send keep-alives from this event loop while the daemon's loop runs (`still_ns`: how long it has not)."""
+        """Send keep-alives from this event loop while the daemon's loop runs.
+
+        `still_ns` returns the time since the daemon's loop last ran.
+        """
         if self.every_ns is None:
             return
         while True:

@@ -1,9 +1,9 @@
 """The directory of segments: which files can be drained, and why the others cannot.
 
 Owns: the state of files that are not drained, and when they are tried again. Must not know: the worker of a file, the
-content of a file. Invariants: An invalid file affects no other file. An invalid file is opened once, reported once, and
-tried again only if another file gets its name, or if the original of a copy is removed. A file that stays unpublished
-is tried less often after some time.
+content of a file. Invariants: An invalid file affects no other file. An invalid file is opened once and reported once.
+It is tried again only if another file gets its name, or if it is a copy and the original is removed. A file that stays
+unpublished is tried less often after some time.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Directory:
         """Begin without known files.
 
         A file may stay unpublished for `patience_ns`. After that time, the file is removed if its worker is dead. If
-        the worker is alive, the file is tried again at this interval.
+        the worker is alive, the file is tried again whenever `patience_ns` have passed.
         """
         self.quarantined: dict[str, Quarantined] = {}
         self.others: Owners = NO_OWNERS

@@ -12,7 +12,7 @@ from brickd.base.units import SECOND
 IDLE_NS = SECOND  # an idle loop ticks this often
 
 # Checking how full the rings are is cheap, but a tick has a fixed cost. So a tick starts when the fullest ring has this
-# fill, which is rare enough to be cheap and early enough to lose nothing.
+# fill. That happens rarely enough to cost little, and early enough to lose nothing.
 FILL_WANTED = 0.5
 FASTEST_NS, SLOWEST_NS = SECOND // 1000, SECOND // 25
 LATEST_NS = SECOND // 4  # the longest time until a record is read

@@ -76,9 +76,10 @@ class DaemonStatus(NamedTuple):
 
 
 class Details(NamedTuple):
-    """The `newest` slots that a daemon drained from the span rings of a segment, the oldest first.
+    """What a daemon drained from the span rings of a segment.
 
-    `longest` has the longest span of each path, as (path, duration, start, step, elements).
+    `newest` has the newest slots, and the oldest of these comes first. `longest` has the longest span of each path, as
+    (path, duration, start, step, elements).
     """
 
     newest: bytes
@@ -105,7 +106,10 @@ class SegmentInside(Protocol):
         """Return the settings that the consumer requests from the worker."""
 
     def ring(self, lane: int, *, events: bool, newest: int) -> tuple[int, bytes]:
-        """Return the position of the first slot, and the slots: at least the `newest` available ones."""
+        """Return the position of the first slot, and the slots.
+
+        If more than `newest` slots are available, the older ones may be left out.
+        """
 
 
 class World(Protocol):

@@ -140,7 +140,7 @@ class Model:
             step += 1
 
     def forward(self, tokens: Array, cache: RequestCache, step: int, seed: int | None = None) -> Array:
-        """Run one engine step; return the token after the cache and `tokens`."""
+        """Run one engine step; return the token that follows the cached tokens and `tokens`."""
         kind = "decode" if cache.length else "prefill"
         with np.errstate(all="ignore"), brick.step(step, kind=kind, rows=len(tokens)):
             cache.tokens[cache.length : cache.length + len(tokens)] = tokens

@@ -35,7 +35,10 @@ def judge(segments: Segments, file: str) -> list[CheckResult]:
 
 
 def _service(workers: list[ReadSegment], file: str) -> CheckResult | None:
-    """Compare with the most frequent key; if several keys are equally frequent, with the key of the first worker."""
+    """Compare with the most frequent key.
+
+    If several keys are equally frequent, compare with the key of the first worker that has one of them.
+    """
     ((most, _),) = Counter(worker.key for worker in workers).most_common(1)
     others = [worker for worker in workers if worker.key != most]
     if not others:

@@ -1,7 +1,7 @@
 """Detects a container and its kind, and gives the commands to change it.
 
-Owns: the commands for each kind of container. Must not know: why a change is needed. Invariant: a command works in the
-place in which the user is, be it a container or a machine.
+Owns: the commands for each kind of container. Must not know: why a change is needed. Invariant: a command works where
+the user is, in a container or on the machine itself.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def shared(container: Container) -> str:
 
 
 def run_as(container: Container, user: str) -> str:
-    """Return the command that runs brickd as `user`, which is a name, or # and a uid."""
+    """Return the command that runs brickd as `user`, which is a name, or a # followed by a uid."""
     match container.kind:
         case None:
             return f"sudo -u {shlex.quote(user)} brickd status"

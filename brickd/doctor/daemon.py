@@ -122,7 +122,10 @@ def _asked(found: DaemonFacts) -> DaemonFacts:
 
 
 def judge(daemon: DaemonFacts, ours: Build) -> list[CheckResult]:
-    """Judge whether a daemon can run here, answers, is of our build, and saves its state."""
+    """Judge whether the daemon answers and has our build.
+
+    Judge also whether its directory can be used, and whether its state is saved.
+    """
     return [_running(daemon, ours), _directory(daemon), _kept(daemon)]
 
 

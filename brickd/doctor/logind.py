@@ -1,8 +1,8 @@
 """RemoveIPC: systemd-logind deletes a user's segments when their last session ends.
 
-Owns: the affected users. Must not know: segments. Invariants: Settings are read in systemd's own order (the first main
-file in /etc, /run, /usr/local/lib, /usr/lib; then all drop-ins by name, where a file hides files of the same name in
-later folders; the last valid boolean counts). System users are not affected.
+Owns: the affected users. Must not know: segments. Invariants: Settings are read in systemd's own order. The main file
+comes first: the first one in /etc, /run, /usr/local/lib, /usr/lib. Then come all drop-ins, sorted by name; a drop-in
+hides those of the same name in later folders. The last valid boolean counts. System users are not affected.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Records that workers lost, and the settings that they need at the next start.
+"""Records that workers lost, and the settings that these workers need at their next start.
 
 Owns: how the losses of many workers are combined into few findings. Must not know: the counters of losses. Invariants:
-Lost spans are `broken`, lost details are `advice`. A setting has one value in all findings, which is large enough for
-all workers.
+Lost spans are `broken`, lost details are `advice`. All findings have the same value for a setting. It is large enough
+for all workers.
 """
 
 from __future__ import annotations

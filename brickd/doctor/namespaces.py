@@ -1,4 +1,6 @@
-"""Finds workers that brickd cannot see: their mount, prefix or namespace is another one, or their file is removed.
+"""Finds workers that brickd cannot see.
+
+They have another mount, prefix or namespace, or their file was removed.
 
 Owns: why a process that loads brick_agent is not a visible worker. Must not know: /proc, the content of segments.
 Invariant: a process is judged by the segment that it owns; a process that only maps its parent's segment is fine.

@@ -108,7 +108,7 @@ def _owner(process: Path) -> int | None:
 
 
 def _owners(locks: str) -> set[tuple[int, File]]:
-    """Return the pairs of pid and file with a write lock on the byte that a worker locks, from /proc/locks."""
+    """From /proc/locks, return a pair of pid and file for each write lock on the byte that a worker locks."""
     owners = set()
     for line in locks.splitlines():
         fields = line.replace("-> ", "").split()

@@ -38,8 +38,8 @@ class ReadSegment(NamedTuple):
         reads_counter: whether the worker's clock is the processor's counter.
         taken_bytes: the memory that the segment uses.
         most_bytes: the memory that the worker's present threads and paths may use.
-        unread: whether the worker keeps each span in detail although no process reads them.
-        thinned_unowned: whether the worker still has a setting of fingerprints from a daemon that was killed.
+        unread: whether the worker keeps each span in detail although no process reads the spans.
+        thinned_unowned: whether the worker's fingerprints still follow the setting of a daemon that was killed.
         key: the name of the key of the worker's checksums; 0 if they have no key; None if unknown or without checksums.
     """
 
@@ -203,7 +203,7 @@ def judge_unread(segments: Segments) -> CheckResult:
 
 
 def judge_thinned(segments: Segments) -> CheckResult:
-    """Find workers that still have the setting of fingerprints of a daemon that was killed."""
+    """Find workers whose fingerprints still follow the setting of a daemon that was killed."""
     thinned = [worker.name for worker in segments.workers if worker.thinned_unowned]
     wanted = "the configured fingerprints, unless a daemon has set others"
     return _without_reader("fingerprints-set", thinned, wanted, "every worker records the fingerprints that are set")

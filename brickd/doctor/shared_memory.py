@@ -81,7 +81,10 @@ def observe(path: str, mounts: Path = Path("/proc/self/mountinfo")) -> ShmFacts:
 
 
 def _filesystem(path: str, mounts: str) -> str:
-    """Return the type of the mount that contains a path: the one with the longest mount point; of several, the last."""
+    """Return the type of the mount that contains a path.
+
+    This is the mount with the longest mount point. If several mounts have the same mount point, the last one counts.
+    """
     best, kind = "", "unknown"
     for line in mounts.splitlines():
         fields = line.split(" ")

@@ -20,7 +20,7 @@ from brickd.shm.segment_copy import Reading
 
 _KNOT = struct.Struct("<qqd")  # struct brick_knot
 _LIMIT = 2**61
-# Two pairs that are closer in time determine the slope less exactly than the worker's own measurement.
+# If the first and the last pair are closer together than this, the worker's own slope is more exact.
 _BASELINE_NS = SECOND
 _SHIFTED_NS = SECOND  # a worker's clock that differs by more belongs to another time namespace
 
@@ -47,14 +47,14 @@ class ClockReadings:
             if not self._read:  # CLOCK_REALTIME may step later: one offset keeps intervals as they were
                 self._host, self._read = shown.host, True
         elif not self._read and (raw := next((ns for _, ns in clocks.values()), None)) is not None:
-            # An earlier brickd read the other clocks after the survey: the shortest survey gives the best pair.
+            # An earlier brickd read the other clocks after the survey. So the shortest survey gives the best pair.
             found = HostClocks(min(raw, _LIMIT), min(snapshot.at_ns, _LIMIT), min(snapshot.now_ns, _LIMIT))
             if self._host is None or found.unix_ns - found.raw_ns < self._host.unix_ns - self._host.raw_ns:
                 self._host = found
 
     @property
     def host(self) -> HostClocks | None:
-        """A moment on all clocks; None if no snapshot has clocks."""
+        """One moment, as each of the clocks shows it; None if no snapshot has clocks."""
         return self._host
 
     def map_of(self, reading: Reading) -> bytes | None:
@@ -74,7 +74,7 @@ class ClockReadings:
         return packed(pairs)
 
     def _shift(self, reading: Reading) -> int:
-        """How far the worker's clock is ahead of the recorded machine's."""
+        """How far the worker's clock is ahead of the clock of the recorded machine."""
         pairs = self._pairs.get(_reader.CLOCK_MONOTONIC, [])
         if not pairs or reading.now_ticks is None or not reading.alive:
             return 0

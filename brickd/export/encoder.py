@@ -41,7 +41,7 @@ class Encoder(Protocol):
 
 
 class WithoutContext:
-    """The parts of an encoder without events and samples."""
+    """The methods of an encoder that writes no events and no samples."""
 
     context = False
 

@@ -57,7 +57,10 @@ def export_files(
     wanted: SpanFilter = _ALL,
     reads: Reads = unreported,
 ) -> Exported:
-    """Write the spans of a recording, given its files; `reads` receives the progress. Raises the errors of `export`."""
+    """Write the spans of a recording, given its files; `reads` is told how far they were read.
+
+    Raises the errors of `export`.
+    """
     with opened_files(paths, reads) as forms:
         return export(forms, format, path, names, bricks, wanted)
 

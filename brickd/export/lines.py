@@ -119,11 +119,11 @@ class JsonLines(_Lines):
         self._write(_json({"kind": "end", **counts.document()}) + b"\n")
 
     def track_text(self, track: SpanTrack) -> bytes:
-        """The first members."""
+        """The first JSON members of each line of a track."""
         return _json(dict(zip(TRACK_KEYS, track_values(track), strict=True)))[:-1] + b","
 
     def place_text(self, place: Place) -> bytes:
-        """The members of the place."""
+        """The JSON members that describe a place."""
         values = place.brick, place.category, place.layer, place.stack
         return _json(dict(zip(PLACE_KEYS, values, strict=True)))[1:-1] + b","
 
@@ -147,12 +147,12 @@ class Csv(_Lines):
         return _cells(track_values(track))
 
     def place_text(self, place: Place) -> bytes:
-        """The cells of the place."""
+        """The cells that describe a place."""
         return _cells((place.brick, place.category, place.layer, ";".join(map(frame, place.stack))))
 
 
 def frame(name: str) -> str:
-    r"""Return the name of a brick as one frame of a stack, which `;` joins.
+    r"""Return the name of a brick as one frame of a stack. Frames are joined by `;`, so the name gets no `;`.
 
     >>> frame("a;b\n")
     'a:b\\n'

@@ -45,7 +45,7 @@ def find(forms: Sequence[Form], query: SpansQuery) -> tuple[dict[str, Any], tupl
 
 
 def wanted(step: str | None, longer: float) -> SpanFilter:
-    """Return the filter for a step, and a duration in seconds."""
+    """Return a filter for the spans of a step that take at least `longer` seconds. None stands for all steps."""
     return SpanFilter(None if step is None else step_number(step), round(longer * 1e9))
 
 

@@ -1,6 +1,6 @@
 """Spans as a trace of Perfetto, for ui.perfetto.dev.
 
-Owns: which tracks there are, their order and names, all packets that are not of spans. Must not know: how spans are
+Owns: which tracks there are, their order and names, and all packets except those of spans. Must not know: how spans are
 placed on tracks (`core/span_tracks.h`), files. Invariants: each track has its own packet sequence; all times are of
 CLOCK_MONOTONIC_RAW, which a snapshot of the clocks relates to the other clocks; on each track, spans nest.
 
@@ -208,7 +208,10 @@ class Perfetto:
 
     @staticmethod
     def _free(taken: set[int], wanted: int, other: int) -> int:
-        """Return the wanted id, or another one if the wanted one is 0 or taken, because viewers merge equal ids."""
+        """Return the wanted id, or another one if the wanted one is 0 or taken.
+
+        Viewers would merge tracks with equal ids.
+        """
         found = wanted if wanted and wanted not in taken else other
         taken.add(found)
         return found
