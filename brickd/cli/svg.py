@@ -1,7 +1,7 @@
 """The parts that every picture has: background, colours, text, logarithmic axes. A picture is one SVG file.
 
-No plotting library is used: it is a large dependency for a few rectangles and lines, and its output is many times
-longer.
+No plotting library is used. It would be a large dependency for a few rectangles and lines, and its output would be many
+times longer.
 
 Owns: the colours and the background, which follow the reader's light or dark mode; how text becomes part of a picture;
 the position of a value on a logarithmic axis. Must not know: what a picture shows. Invariant: any name is shown as

@@ -2,8 +2,7 @@
 
 Owns: how a tree is drawn, and in which form it is printed. Must not know: segments, the meaning of a node's figures.
 Invariants: The figures are left of the tree, so that a deep tree never pushes them off the screen. Branches are drawn
-if there is room, and a node that is too deep for branches shows its depth as a number. No line is wider than the
-screen.
+if there is room. A node that is too deep for branches shows its depth as a number. No line is wider than the screen.
 """
 
 from __future__ import annotations
@@ -168,7 +167,7 @@ def _figures(document: dict[str, Any], more: Sequence[str]) -> list[Figure]:
 
 
 def _lines(document: dict[str, Any]) -> Iterator[_Line]:
-    """Return the nodes. A line with the number of omitted children follows the children of a node."""
+    """Return the nodes. If a node has omitted children, a line with their number comes after the others."""
     last = {node["parent"]: node["id"] for node in document["nodes"]}
     above: list[Node] = []
     for node in document["nodes"]:

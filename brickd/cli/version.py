@@ -1,7 +1,7 @@
 """The verb `version`.
 
 Owns: the text about this installation and the places that it uses. Must not know: workers, segments, the daemon.
-Invariant: this verb answers even if the installation is broken, because it is needed then.
+Invariant: this verb answers even if the installation is broken, because that is when it is needed.
 """
 
 import os

@@ -1,6 +1,6 @@
 """The verb `weights`.
 
-Owns: the screen of workers whose weights differ, the wait for a rescan. Must not know: how weights are compared.
+Owns: the screen of workers whose weights differ, and the wait for a rescan. Must not know: how weights are compared.
 Invariants: The verdict comes first. Weights that were not compared are reported with the reason.
 """
 

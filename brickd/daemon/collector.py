@@ -51,8 +51,8 @@ LOOK_NS = 5 * SECOND
 # of the loop's time. Another user may put 100,000 files into the directory; listing them takes 0.05 s (0.4 s the first
 # time).
 LOOK_RESTS = 50
-# How long one tick may drain. What remains waits for the next tick. A rate of 40,000 events per second fills a ring of
-# the usual size in this time.
+# How long one tick may drain. The next tick drains the rest. A rate of 40,000 events per second fills a ring of the
+# usual size in this time.
 TICK_NS = SECOND // 10
 
 _TURN_SECONDS = 0.01  # how long to wait for readers of segments, which may overlap forever
@@ -113,8 +113,8 @@ class Collector:
         if asked:
             self._look_due, self._look_again_ns = True, now_ns
         # A reader may have opened a file that is not attached. Closing that file would release this daemon's lock on
-        # it. So files are attached only while nothing reads. Reads are short; if they overlap for two intervals, wait
-        # for them.
+        # it. So files are attached only while there is no reader. A reader needs little time. But if there always was a
+        # reader for two intervals, wait for it to end.
         if (
             self._look_due
             and now_ns >= self._look_again_ns
@@ -267,8 +267,8 @@ class Collector:
     def _empty(self, records: bytes) -> None:
         """After these records are saved, make room for more.
 
-        A reader of segments reads the state first, then the file of records. So this file must not be truncated in
-        between.
+        A reader of segments reads the state first, then the file of records. So the file must not be truncated
+        after the state was read and before the file is read.
         """
         self._unsaved.dirty = True  # so that the state is saved again until the file is empty
         if self.roster.reading.acquire(timeout=_TURN_SECONDS):

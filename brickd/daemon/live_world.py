@@ -118,7 +118,7 @@ class LiveWorld:
         return self._windows.over(of, time.monotonic_ns(), length_ns)
 
     def at_ns(self) -> int:
-        """Return when the survey was made, since 1970."""
+        """Return when the survey was made, in ns since 1970."""
         return time.time_ns()
 
     def day(self, began_ns: int, ended_ns: int) -> DaySlot | None:

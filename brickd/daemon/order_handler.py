@@ -74,7 +74,7 @@ class OrderHandler:
         return self._collector.memory.thresholds
 
     def set_thresholds(self, order: Setting) -> Thresholds:
-        """Change the thresholds that the order names; return all thresholds."""
+        """Change the thresholds that are named in the order; return all thresholds."""
         if order.threshold:
             self.take_thresholds(assigned(order.threshold, self.thresholds))
         return self.thresholds

@@ -74,7 +74,7 @@ class ProblemWatch:
             self._keep()
 
     def silence(self, order: Silencing) -> list[dict[str, Any]]:
-        """Begin or end a silence, or do neither; return the silenced problems."""
+        """Begin or end a silence if the order names a problem. Return the silenced problems."""
         now_ns = time.time_ns()
         if order.id is not None:
             until_ns = None if order.off else now_ns + round(order.length * 1e9)

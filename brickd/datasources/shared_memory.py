@@ -89,7 +89,7 @@ class SharedMemory:
         """Return None, because there is no earlier survey."""
 
     def at_ns(self) -> int:
-        """Return when the survey was made, since 1970."""
+        """Return when the survey was made, in ns since 1970."""
         return time.time_ns()
 
     def day(self, began_ns: int, ended_ns: int) -> None:

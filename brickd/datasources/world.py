@@ -129,7 +129,7 @@ class World(Protocol):
         """Return the work of workers in the last `length_ns`, or since the oldest snapshot; None without snapshots."""
 
     def at_ns(self) -> int:
-        """Return when the survey was made, since 1970."""
+        """Return when the survey was made, in ns since 1970."""
 
     def day(self, began_ns: int, ended_ns: int) -> DaySlot | None:
         """Return the work of services in a period (since 1970), as far as it is stored; None if unknown.

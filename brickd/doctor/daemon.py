@@ -33,7 +33,7 @@ class DaemonFacts(NamedTuple):
 
     Attributes:
         directory: the directory of the daemon's state.
-        owner: the owner of the directory, if that is another user whose daemon answers; None for this user's directory.
+        owner: the other user who owns the directory and whose daemon answers; None if there is no such user.
         wrong: what is wrong with the directory.
         missing: why the directory cannot be created.
         pid: the process that holds the daemon's lock; 0 if it is in another pid namespace, None if there is none.

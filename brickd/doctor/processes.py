@@ -30,7 +30,7 @@ File = tuple[int, int, int]  # device, major and minor, and inode
 
 
 class Mapped(NamedTuple):
-    """A segment that a process maps: its own (`owned`), an earlier segment of its own, or its parent's."""
+    """A segment that a process maps: its own (`owned`), an earlier segment of its own, or a segment of its parent."""
 
     file: str
     place: Place

@@ -30,7 +30,7 @@ _MODE = 0o1777
 
 
 class Demand(NamedTuple):
-    """The memory of a live worker's segment: its present use, and the most that its present threads and paths use."""
+    """The memory of a live worker's segment: its present use, and the most that its present threads and paths need."""
 
     taken_bytes: int
     most_bytes: int

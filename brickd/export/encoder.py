@@ -53,7 +53,7 @@ class WithoutContext:
 
 
 def joined(pieces: Sequence[bytes]) -> tuple[bytes, bytes]:
-    r"""Return many texts as one, and the offsets, as `_reader.span_lines` takes them.
+    r"""Join texts into one. Return it, and the offsets of the texts, as `_reader.span_lines` takes them.
 
     >>> joined([b"ab", b"c"])
     (b'abc', b'\x00\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00')

@@ -1,8 +1,9 @@
 """The file of an export: replaced when it is complete.
 
 Owns: the temporary file, the errors of writing. Must not know: formats. Invariants: the path has the old file or the
-complete new one, unless the machine crashes. An export can be repeated, so it does not wait for the disk. A new file
-has mode 0600, because spans describe a customer's work. A pipe, a terminal or /dev/null is never replaced.
+complete new one, unless the machine crashes. An export can be repeated, so it does not wait until the disk has the
+data. A new file has mode 0600, because spans describe a customer's work. A pipe, a terminal or /dev/null is never
+replaced.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ class Perfetto:
             self._at(cpu, raw_ns, number(_EVENT_TYPE, _COUNTER), real(_COUNTER_DOUBLE, sample.cpu_percent))
 
     def end(self, counts: SpanCounts) -> None:
-        """Write which data is missing, as an instant on a track of the machine."""
+        """For each kind of missing data, write an instant that names it on a track of the machine."""
         words = [*counts.words()]
         if self._untracked:
             words.append(f"{plural(self._untracked, 'span')} without a track, because too many overlap")
@@ -219,7 +219,10 @@ class Perfetto:
     # ---- texts
 
     def _steps_of(self, worker: RecordedWorker, rows: memoryview) -> int:
-        """Return the packet sequence of a worker's steps, created with its first step. 0: there is no step."""
+        """Return the packet sequence of a worker's steps; 0 if there is no step.
+
+        The first step creates the sequence.
+        """
         if worker.number not in self._steps:
             import numpy as np
 
