@@ -1,4 +1,4 @@
-"""brickd: a profiler for multi-process inference servers, read from shared memory."""
+"""brickd: a profiler for multi-process inference servers. It reads what they record from shared memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def live() -> Profile:
     """Return the live workers of this machine.
 
-    Needs no daemon: without one, the methods read the shared memory of the workers, as the commands do.
+    This needs no daemon. Without one, the methods read the shared memory of the workers, as the commands do.
 
     >>> import brickd
     >>> brickd.live().bricks(top=3).columns[:5]
@@ -58,10 +58,10 @@ def diff(
     """Compare the numbers of two or more workers, as `brickd diff` does.
 
     Args:
-        names: the names of workers and services; a worker of a recording is `"base.brick:api/0"`. The values of the
-            first named worker are the expected ones.
-        by: weights, input, or run (the workers did the same work). None: input, or weights if no output can be
-            compared.
+        names: the names of workers and services; a worker of a recording is written as `"base.brick:api/0"`. The values
+            of the first named worker are the expected ones.
+        by: weights, input, or run (the workers did the same work). If this is None, the workers are compared by input
+            or, if no output can be compared, by weights.
         step: compare only this step.
         since: compare only the records of the last `since` seconds.
         rtol: the largest accepted relative error, for a comparison by run.

@@ -1,4 +1,4 @@
-"""Events that report when a class of a service's evidence becomes unproven, and when it is proven again.
+"""Events that report when a class of evidence about a service becomes unproven, and when it is proven again.
 
 Owns: when a change is reported, and in which words. Must not know: how a verdict is formed, where the reported classes
 are stored. Invariants: A change is reported once, even if the daemon restarts. A class is reported as proven only after
@@ -29,7 +29,7 @@ _UNITS = {"weights": "tensor", "row": "row"}  # what each class compares; all ot
 
 
 class EvidenceNews:
-    """Takes snapshots, and reports the classes that are unproven.
+    """Receives each snapshot, and reports the classes that are unproven.
 
     Args:
         reported: the classes that the previous daemon reported as unproven.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Proof = Literal["equal", "diverged", "unproven"]
 
 LATER = "not available in this version"
-# The default window for comparisons of weights. If two scans take longer, the window is as long as two scans.
+# The default window for comparisons of weights. If two scans take longer than this, the window is as long as two scans.
 WEIGHTS_WINDOW_NS = 3 * 3_600_000_000_000
 WEIGHTS_WINDOW_SET_NS = 600_000_000_000
 _REASONS = {
@@ -57,7 +57,8 @@ class EvidenceVerdict(NamedTuple):
         looked_at: the number of recorded fingerprints, or of watched weights.
         compared: how many of these were compared.
         not_comparable: how many of these were not compared, by reason.
-        unknown: the number of sites that have no rows, or had none in some calls, by reason.
+        unknown: for each reason, the number of sites that had no rows in some or all of their calls, or whose rows
+            cannot be judged.
         window_ns: the age up to which a comparison counts; None if all comparisons count.
         why: why the class is unproven, in words.
         command: the next command to run; None if the class is equal.
@@ -161,9 +162,10 @@ def _by_weights(service: str, judged: WeightsVerdict | None) -> EvidenceVerdict:
 
 
 def _ages(worker: ComparedWorker) -> list[tuple[int | None, int]]:
-    """The ages of a worker's scans of its weights, each with the age up to which the scan counts.
+    """The ages of a worker's scans of its weights. Each comes with the age up to which such a scan counts.
 
-    The first item is for weights that are read only at load: the time between scans does not apply to them.
+    If some weights are read only when they are loaded, the first item is for them. The time between scans does not
+    apply to these weights.
     """
     times, found = worker.times, list[tuple[int | None, int]]()
     if times.at_load:
@@ -175,7 +177,7 @@ def _ages(worker: ComparedWorker) -> list[tuple[int | None, int]]:
 
 
 def _late_ns(worker: ComparedWorker) -> int:
-    """The age of the comparison of the worker's weights if it is too old to count, else 0."""
+    """If the comparison of the worker's weights is too old to count, return its age; otherwise return 0."""
     late = [age_ns for age_ns, window_ns in _ages(worker) if age_ns is not None and age_ns > window_ns]
     return max(late, default=0) if worker.compared else 0
 
@@ -195,7 +197,7 @@ def _partly(workers: Sequence[ComparedWorker]) -> str:
 
 
 def _by_outputs(service: str, of: Comparisons, workers: Collection[Worker], *, rows: bool) -> EvidenceVerdict:
-    """The verdict that follows from whole tensors with equal inputs, or from single rows."""
+    """Judge a service by its whole tensors with equal inputs or, if `rows` is true, by its single rows."""
     sites = any(site is not None for worker in workers for site in worker.reading.sites)
     counts = FingerprintCounts() if of.compared is None else _counted(of.compared, service, of.now_ns, rows=rows)
     apart = min(counts.alone, of.compared.other_context.get(service, 0) if rows and of.compared is not None else 0)
@@ -239,7 +241,7 @@ def _by_outputs(service: str, of: Comparisons, workers: Collection[Worker], *, r
 
 
 def _doubts(compared: Compared, service: str) -> Mapping[str, int]:
-    """For each reason not to judge differing rows, the number of sites with such rows."""
+    """For each reason, count the sites whose rows differ but are not judged for this reason."""
     return Counter(why for place, why in compared.row_doubts.items() if place.service == service)
 
 
@@ -253,7 +255,10 @@ def _has_finding(compared: Compared | None, service: str, *, rows: bool) -> bool
 
 
 def _counted(compared: Compared, service: str, now_ns: int | None, *, rows: bool) -> FingerprintCounts:
-    """Count the fingerprints of a service that are young enough: those of single rows, or those of whole tensors."""
+    """Count the fingerprints of a service that are recent enough.
+
+    If `rows` is true, these are the fingerprints of single rows; otherwise they are those of whole tensors.
+    """
     if now_ns is not None:
         return within((compared.recent_rows if rows else compared.recent).get(service, ()), now_ns)
     total = FingerprintCounts()

@@ -1,8 +1,8 @@
 """A problem: what is wrong, in which workers of a service, and the next command.
 
 Owns: the fields and the id of a problem, the merging of equal problems of several workers. Must not know: how a problem
-is found, how long it lasts, screens. Invariants: The id depends only on kind, service and subject, so it stays the same
-after a restart of the daemon, and whichever workers are selected. The number of names in a problem is bounded.
+is found, how long it lasts, screens. Invariants: The id depends only on kind, service and subject. So it stays the same
+when the daemon restarts, and when other workers are selected. The number of names in a problem is bounded.
 """
 
 from __future__ import annotations

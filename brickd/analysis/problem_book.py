@@ -2,8 +2,8 @@
 
 Owns: when a problem begins, is active and ends; the silences; how the book is written as a document. Must not know: how
 a problem is found, where the book is saved, screens. Invariants: A book is immutable, so any thread may read it. The
-size of a book is bounded, and problems for which there is no room are counted. A problem that ends with its workers has
-not recovered.
+size of a book is bounded, and problems for which there is no room are counted. If a problem ends because its workers
+have ended, it has not recovered.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AWAY_NS = 120 * SECOND
 KEPT_NS = 3_600 * SECOND  # how long an ended problem stays in the book
 ENTRIES_MAX = 512
 
-# Kinds that describe the current state of a process. Such a problem ends with the process.
+# Kinds that describe the current state of a process. Such a problem ends when the process ends.
 _OF_LIVING = frozenset({"weights", "numbers", "nan", "stuck", "memory", "slower", "straggler", "off"})
 # Kinds whose cause is seen again when a counter grows. The counter starts again from 0 if the workers change.
 _COUNTED = frozenset({"died", "lost", "uncounted"})
@@ -204,7 +204,7 @@ class Book(NamedTuple):
 
     @classmethod
     def of(cls, rows: Any) -> Book:
-        """Decode the output of `rows`; anything else raises an exception of any class."""
+        """Decode the output of `rows`. Any other input raises an exception, which may be of any class."""
         entries = [_entry(row) for row in listed(rows, ENTRIES_MAX)]
         return cls(MappingProxyType({each.problem.id: each for each in entries}))
 
@@ -214,7 +214,10 @@ _ENTRY = ("since_ns", "seen_ns", "ended_ns", "notified", "silenced_until_ns", "c
 
 
 def _make_room(entries: dict[str, Entry], here: Collection[str]) -> bool:
-    """Of the ended problems that this check did not find, drop the one that ended first; False: there is none."""
+    """Of the ended problems that this check did not find, drop the one that ended first.
+
+    Return False if there is none.
+    """
     over = [
         (each.ended_ns, id_)
         for id_, each in entries.items()

@@ -1,9 +1,9 @@
-"""Reports of sites where workers differ: their sentences, their events, and how often a report is made.
+"""Reports of sites where workers differ: what a report says, which event it logs, and how often one is made.
 
 Owns: the sentences of reports, the next command, which findings get their own event. Must not know: how a finding is
-reached, screens. Invariants: A sentence depends only on the two stored fingerprints of a case, so it is the same for
-every reader at any time. A report never uses a name that now belongs to another worker. The first site at which a
-worker differs is always reported. The number of reports about one worker is bounded.
+reached, screens. Invariants: A sentence depends only on the two fingerprints that are stored with a case. So every
+reader gets the same sentence, at any time. A report never uses a name that now belongs to another worker. The first
+site at which a worker differs is always reported. The number of reports about one worker is bounded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from brickd.shm.sites import Site
 
 
 class JudgedCase(NamedTuple):
-    """Two different fingerprints of equal inputs, and the judgement on them."""
+    """Two fingerprints with equal inputs and different outputs, and the judgement on them."""
 
     judgement: blame.Judgement
     against: blame.DecodedFingerprint
@@ -51,7 +51,7 @@ def judged(place: ServiceSite, category: str, case: Case) -> JudgedCase | None:
 
 
 def where(place: ServiceSite) -> str:
-    """The name of the site as people read it."""
+    """The name of the site, as it is shown to people."""
     rows = "rows of " if place.rows else ""
     return f"{rows}{place.kernel}" if place.layer < 0 else f"{rows}{place.kernel} layer {place.layer}"
 
@@ -115,7 +115,7 @@ def announce_finding(log_event: LogEvent, finding: DivergentSite) -> None:
 
 
 def announce_joined(log_event: LogEvent, finding: DivergentSite, fresh: Sequence[str]) -> None:
-    """Report more outliers of a known finding."""
+    """Report that a known finding has more outliers than before."""
     called = KnownNames(finding.workers)
     for uuid in fresh:
         text = f"{called.name(finding.workers, uuid)} differs from the others: {where(finding.place)}"
@@ -155,7 +155,7 @@ def announce_news(
     new: Sequence[DivergentSite],
     joined: Sequence[tuple[DivergentSite, Sequence[str]]],
 ) -> None:
-    """Report new findings, and earlier findings with new outliers (given by their uuids)."""
+    """Report new findings, and earlier findings that have new outliers. The uuids of these outliers are given."""
     if not new and not joined:
         return
     known = Counter(who for finding in before for who in _whose(finding))

@@ -37,7 +37,7 @@ def log_births(log_event: LogEvent, births: Births, born: Iterable[BornAt], name
 
 
 def alarms(births: Births, names: Mapping[str, str], now_ns: int, for_ns: int) -> list[Alarm]:
-    """One alarm for each worker with a birth in the last `for_ns` nanoseconds."""
+    """Return one alarm for each worker that had a birth in the last `for_ns` nanoseconds."""
     return [
         _alarm(service, uuid, names.get(uuid) or uuid[:8], found, now_ns)
         for (service, uuid), found in _of_workers(births).items()
@@ -46,7 +46,7 @@ def alarms(births: Births, names: Mapping[str, str], now_ns: int, for_ns: int) -
 
 
 def problems(births: Births, names: Mapping[str, str], now_ns: int) -> list[Problem]:
-    """One problem for each worker with a birth; each new birth counts as a new occurrence of the problem."""
+    """Return one problem for each worker that had a birth. Each new birth is a new occurrence of this problem."""
     return [
         Problem(
             alarm.kind,

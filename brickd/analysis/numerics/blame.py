@@ -1,8 +1,9 @@
 """The judgement of a row of fingerprints: the verdict, and where the difference was born.
 
 Owns: the words for the verdict and for the origin, and the rules that choose them. Must not know: how rows are made,
-workers' names, screens. Invariants: A worker is blamed only if its inputs equal those of the other worker, or differ
-too little to explain the difference. If an operator may have read state that is not an input, the judgement says so.
+workers' names, screens. Invariants: A worker is blamed only if its inputs equal those of the other worker, or if they
+differ too little to explain why the outputs differ. If an operator may have read state that is not an input, the
+judgement says so.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class NotFinite(StrEnum):
 
 
 class DecodedFingerprint(NamedTuple):
-    """A decoded record, the index of its worker, and the id of its site in that worker."""
+    """A decoded record, the index of its worker, and the digest of its site."""
 
     worker: int
     site: int
@@ -128,7 +129,7 @@ def judged(row: MatchRow, site: Site, against: DecodedFingerprint, worst: Decode
         return Judgement(Verdict.IDENTICAL, error=0.0, inputs_error=row.inputs_error)
     verdict = Verdict.WITHIN
     if class_ == Class.DIVERGED:
-        # A router's output of integers lists the experts that run next.
+        # If a router's output is integers, they name the experts that run next.
         routes = against.output["dtype"] in _INTEGERS and _ROUTES.search(site.kernel) is not None
         verdict = Verdict.ROUTING if routes else Verdict.DIVERGED
     return Judgement(
@@ -181,7 +182,10 @@ def _more(one: DecodedFingerprint) -> bool:
 
 
 def _stateful(site: Site, one: DecodedFingerprint) -> bool:
-    """Whether the output may depend on state. The flag of the call says so or, without a flag, the name of the site."""
+    """Whether the output may depend on state.
+
+    A flag of the call decides. If the call has no such flag, the name of the site decides.
+    """
     flags = one.record["flags"]
     return bool(flags & _reader.CHECKED_STATEFUL or (is_stateful(site) and not flags & _reader.CHECKED_STATELESS))
 

@@ -1,6 +1,6 @@
 """The comparison of workers by one kind of evidence: the counts, and the differences.
 
-Owns: the effect of lost records on a difference, the choice of the outlier, which differences result from earlier ones.
+Owns: what lost records mean for a difference, which worker is the outlier, which differences result from earlier ones.
 Must not know: where workers come from, documents, screens. Invariants: A verdict uses only one kind of evidence. If
 lost records may explain a difference, its verdict is never `diverged`. If two workers are compared, neither is the
 outlier.
@@ -73,7 +73,10 @@ class Difference(NamedTuple):
 
     @property
     def agree(self) -> list[int]:
-        """The parties that agree with the reference. If it is undecided for similar outputs, only equal ones do."""
+        """The parties that agree with the reference.
+
+        If it is undecided whether similar outputs agree, only the parties with equal outputs are returned.
+        """
         both = self.members(Class.IDENTICAL, Class.WITHIN)
         return both if len(both) == self.row.agree else self.members(Class.IDENTICAL)
 
@@ -128,7 +131,7 @@ class Comparison:
 
     @property
     def incomplete(self) -> int:
-        """The number of comparisons that lost records made impossible or undecided."""
+        """The number of comparisons that are impossible or undecided because records were lost."""
         workers = zip(self.parties, self.matched.workers, strict=True)
         return self.counts[Class.LOST] + sum(max(party.lost, found.missing) for party, found in workers if party.lost)
 
@@ -185,7 +188,7 @@ def compare(
     step_text: str | None = None,
     rtol: float | None = None,
 ) -> Comparison:
-    """Compare workers by input or by run; `match` explains `step` and `rtol`; `step_text` is the name of the step."""
+    """Compare workers by input or by run. `match` explains `step` and `rtol`; `step_text` is the name of the step."""
     found = match(
         numerics.fingerprints,
         [party.number for party in parties],
@@ -210,7 +213,7 @@ def compare(
 
 
 def _recorded_steps(numerics: Numerics, parties: Sequence[Party]) -> list[frozenset[int] | None]:
-    """The steps of each party's fingerprints. The function reads every fingerprint, which takes about 4 µs for each."""
+    """The steps of each party's fingerprints. This reads every fingerprint, and each one takes about 4 µs."""
     found: dict[int, set[int]] = {}
     since = {party.number: party.since for party in parties}
     for number in range(numerics.fingerprints.first, numerics.fingerprints.end):
@@ -231,7 +234,7 @@ def _difference(numerics: Numerics, row: MatchRow) -> Difference | None:
 
 
 def _without_unconfirmed(numerics: Numerics, found: Matched) -> Matched:
-    """Reclassify differences at sites that are only presumed to be row-wise."""
+    """If a site is presumed to be row-wise but this is not confirmed, count its differences as UNSTEADY."""
     services = {numerics.service_number(each.service) for each in numerics.producers.values()}
     sites = {
         site.site
@@ -258,9 +261,9 @@ def _sites_of(numerics: Numerics, row: MatchRow) -> set[int]:
 
 
 def _outermost_first(numerics: Numerics, differences: Sequence[Difference]) -> list[Difference]:
-    """Sort differences of rows: outermost sites first, then differences with a majority.
+    """Sort differences of rows: those at outermost sites come first and, of these, those with a majority.
 
-    The inputs of a differing row were equal, so a difference was born within its site. The outermost site contains all
+    Every row that differs had equal inputs, so the difference was born within its site. The outermost site contains all
     others.
     """
     sites = {each.site for each in differences if each.differs}

@@ -47,7 +47,7 @@ class SiteSeen(NamedTuple):
     Attributes:
         classes: the uuids of the workers in each numeric class, if there are several.
         unknown: the calls without rows, by reason.
-        phases: for each phase, the number of calls of the kernel with rows, in all layers.
+        phases: for each phase, how many calls of the kernel had rows, summed over all layers.
     """
 
     place: ServiceSite
@@ -67,7 +67,7 @@ class ServiceSeen(NamedTuple):
         rows: the counts of fingerprints of single rows.
         calls: the calls that were examined for rows.
         layers: the number of layers with a row.
-        layers_in_turn: the number of layers without rows in which a site waits for its turn.
+        layers_in_turn: the number of layers that have no rows, and in which a site still waits for its turn.
         off: the number of sites that are not recorded.
         closed: the number of sites that cannot be recorded.
         no_inputs: the number of sites without inputs.
@@ -244,7 +244,10 @@ def state_of(
 
 
 def thinned(workers: Iterable[Worker]) -> tuple[int, bool, int, int]:
-    """Return the lowest rate, whether only instrumented models have it, and how many of how many workers have it."""
+    """Return the lowest rate, and whether only instrumented models have it.
+
+    Also return how many workers have this rate, and the number of all live workers.
+    """
     alive = [worker.reading for worker in workers if worker.reading.alive]
     rates = [(each.rate or each.own_rate or _reader.RATE_ALL, each.own_rate != 0) for each in alive]
     least = min(rates, default=(_reader.RATE_ALL, False))
@@ -252,7 +255,7 @@ def thinned(workers: Iterable[Worker]) -> tuple[int, bool, int, int]:
 
 
 def bricks_without_sites(workers: Iterable[Worker]) -> list[tuple[str, str]]:
-    """Return the bricks whose output no site fingerprints, each with its service."""
+    """Return the bricks whose output is not fingerprinted at any site. Each comes with its service."""
     bricks: dict[tuple[str, str], None] = {}
     checked: set[tuple[str, str]] = set()
     for worker in workers:
@@ -272,6 +275,6 @@ def _bricks(paths: Sequence[CallPath | None]) -> set[int]:
         for number, path in known
         if not path.marks
         and number not in functions
-        # Recorded kernel times have the same name and parent as the launch of the kernel.
+        # The recorded times of a kernel have the same name and parent as the launch of that kernel.
         and (path.unit == _reader.UNIT_TICKS or (path.parent, path.name) not in kernels)
     }

@@ -1,8 +1,8 @@
 """The result of a comparison in sentences.
 
 Owns: the words of these sentences. Must not know: how verdicts are reached, screens. Invariants: Sentences are not
-escaped, so the caller escapes them. "expected" is the value of the reference, "actual" that of the other worker. A
-sentence that says that nothing differs also says how much was compared.
+escaped, so the caller escapes them. "expected" is the value of the reference, and "actual" is the value of the other
+worker. A sentence that says that nothing differs also says how much was compared.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Puts stored evidence back into a window of fingerprints that has evicted it.
 
 Owns: the insertion of a stored fingerprint. Must not know: how a difference was found, who asks for the evidence.
-Invariants: Evidence keeps its stored names. A fingerprint that is still in the window is not added again.
+Invariants: Evidence keeps the names that were stored with it. A fingerprint that is still in the window is not added
+again.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ def add(
 ) -> None:
     """Add a stored fingerprint of a worker at a site.
 
-    The fingerprint was comparable when it was stored. So it is added without the stateful flag of its site, unless the
-    engine declared the call stateless, which overrides the flag.
+    The fingerprint was comparable when it was stored. So it is added without the stateful flag of its site. If the
+    engine declared the call stateless, the flag stays, because the declaration overrides it.
     """
     events, _ = records.events(evidence.slots)
     for record in events:
@@ -34,7 +35,10 @@ def add(
 
 
 def recall(numerics: Numerics, compared: Compared, shards: Mapping[str, str]) -> None:
-    """Add evicted evidence of the workers in `shards` (by uuid), and note which workers differ in single rows."""
+    """Add evicted evidence of the workers in `shards` (keyed by uuid).
+
+    Also note which workers differ in single rows.
+    """
     for place, finding in compared.findings.items():
         site = numerics.sites.number(Site(place.kernel, place.layer, finding.category))
         oldest_ns = compared.oldest.get((place.service, place.rows))

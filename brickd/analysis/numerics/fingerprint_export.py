@@ -1,7 +1,7 @@
 """Exports the fingerprints of a daemon, and imports them elsewhere to compare them with others.
 
-Owns: the format of an export. Must not know: HTTP, who asks. Invariant: an export has all that a comparison needs:
-fingerprints, names, losses.
+Owns: the format of an export. Must not know: HTTP, who asks. Invariant: an export contains everything that a comparison
+needs: fingerprints, names, and the numbers of lost records.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns: the producers of fingerprints, and the translation of the ids in a worker's records into ids that all workers
 share. Must not know: where records come from, what is done about differences. Invariants: No record is added twice.
 References in a record are resolved by name, or by id if they have no name. The bytes of all fingerprints are bounded.
-If the services share the bytes, all shares are equal, and a service evicts only its own fingerprints.
+If the services share the bytes, each service gets an equal share and evicts only its own fingerprints.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class FingerprintProducer:
         shard_digest: the digest of `shard`; 0 without a shard.
         number: the worker's index in the window.
         lost: the number of checksums for which the worker had no room.
-        lost_before: the number of its service's fingerprints when `lost` last grew.
+        lost_before: how many fingerprints its service had when `lost` last grew.
         newest: for each window, how many fingerprints its service had when the worker's newest one arrived; 0 without
             one.
         latest: how many fingerprints all services had when the worker's newest one arrived.
@@ -140,7 +140,7 @@ class FingerprintProducer:
 
 
 class Ends(NamedTuple):
-    """For each of the two windows of a service, the sequence number of a fingerprint plus 1."""
+    """For each of the two windows of a service: a number that is one above the sequence number of a fingerprint."""
 
     tensors: int
     rows: int
@@ -157,10 +157,10 @@ class WindowExtent(NamedTuple):
 class Numerics:
     """The fingerprints of many workers.
 
-    With `shares`, each service has two windows, one for whole tensors and one for rows, and all windows have equal
-    shares of the bytes; fingerprints can be compared only in a copy of the object. `gone` is the number of fingerprints
-    that were evicted before this copy was made. `presumed` has the sites that are only presumed to be row-wise. `named`
-    has the pairs of a site and a worker (both as ids) for which rows are known to differ.
+    With `shares`, each service has two windows, one for whole tensors and one for rows. All windows then have equal
+    shares of the bytes, and fingerprints can be compared only in a copy of the object. `gone` is the number of
+    fingerprints that were evicted before this copy was made. `presumed` has the sites that are only presumed to be
+    row-wise. `named` has the pairs of a site and a worker (both as ids) for which rows are known to differ.
     """
 
     def __init__(self, bytes_max: int = WINDOW_BYTES, weights: Weights | None = None, *, shares: bool = False) -> None:
@@ -206,7 +206,7 @@ class Numerics:
         return self.row_workers.admits(producer.service, producer.uuid, holds)
 
     def lost(self, producer: FingerprintProducer) -> int:
-        """Return the number of a worker's lost records; 0 if they were lost before the window's oldest fingerprint."""
+        """Return how many records a worker has lost; 0 if all were lost before the window's oldest fingerprint."""
         return producer.lost if producer.lost_before >= self._evicted_of(producer) else 0
 
     def worn(self, producer: FingerprintProducer) -> bool:
@@ -238,7 +238,7 @@ class Numerics:
         return self.producers[uuid]
 
     def forget(self, uuids: Iterable[str]) -> None:
-        """Drop the fingerprints of some workers, and services without a worker."""
+        """Drop the fingerprints of some workers. Also drop each service that has no worker left."""
         known = [self.producers.pop(uuid) for uuid in uuids if uuid in self.producers]
         self.fingerprints.mute([producer.number for producer in known])
         for producer in known:
@@ -281,6 +281,6 @@ class Numerics:
     def service(self, number: int) -> str:
         """Return the service with this id, or "" if it has no known worker.
 
-        Sites that had no room have service 0.
+        Sites for which there was no room have service 0.
         """
         return next((service for service, each in self._services.items() if each == number), "")

@@ -1,8 +1,8 @@
-"""The sites that are remembered after a look: findings, doubts, and which findings keep their fingerprints.
+"""What is remembered about sites after a look: findings, doubts, and which findings keep their fingerprints.
 
 A look is one round of comparisons. Owns: the limits, and which finding is dropped when there is no more room. Must not
-know: how or when a site is judged. Invariants: One worker cannot take all the room. A finding without room is counted,
-and its site can be judged again.
+know: how or when a site is judged. Invariants: One worker cannot take all the room. If there is no room for a finding,
+it is counted, and its site can be judged again.
 """
 
 from __future__ import annotations

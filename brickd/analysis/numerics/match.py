@@ -49,7 +49,7 @@ class Member(NamedTuple):
 
 
 class Before(NamedTuple):
-    """How many comparisons come earlier in the order of execution, for each result."""
+    """For each result, how many comparisons with this result come earlier in the order of execution."""
 
     identical: int
     within: int
@@ -57,7 +57,7 @@ class Before(NamedTuple):
 
 
 class MatchRow(NamedTuple):
-    """One fingerprint of each of several workers, not all of them identical.
+    """One fingerprint from each of several workers. Not all of these fingerprints are identical.
 
     Attributes:
         class_: DIVERGED if any member has diverged, else the greatest class of the members.
@@ -68,8 +68,8 @@ class MatchRow(NamedTuple):
         inputs_error: the largest error of the inputs of `worst`; 0 if they are equal, None if unknown.
         tolerance: the largest accepted error.
         rounding: the error that rounding may cause; a comparison by input does not accept it.
-        contents: in a comparison by input, the number of contents (groups of equal inputs) at which `worst` and the
-            reference differ like two numeric classes. 0: they are not two classes; below CONTENTS_MIN: undecided.
+        contents: in a comparison by input, at how many contents (groups of equal inputs) `worst` and the reference
+            differ like two numeric classes. 0: they are not two classes; below CONTENTS_MIN: undecided.
         before: how many comparisons come before this row; known only for the first row that differs.
     """
 
@@ -98,7 +98,7 @@ class SiteFound(NamedTuple):
         lone: the number of fingerprints without a counterpart in another worker.
         bare: the number of fingerprints without inputs, in a comparison by input.
         missing: how often one worker has no record of a step that another worker has.
-        uncertain: the number of missing records that may still arrive, or may be evicted.
+        uncertain: the number of missing records that may still arrive, or may already have been evicted.
         error: the largest accepted error.
     """
 
@@ -123,7 +123,7 @@ class WorkerFound(NamedTuple):
 
 
 class StepOverlap(NamedTuple):
-    """How many steps several workers have, how many only one has, and in how many workers did different work."""
+    """The number of steps that several workers have, that only one has, and in which workers did different work."""
 
     shared: int
     lone: int
@@ -169,16 +169,17 @@ def match(
         fingerprints: a copy that no other code uses, because it is locked during the comparison.
         workers: the indexes of the workers; without a majority the first worker is the reference.
         since: per worker, a time in ticks; earlier fingerprints are ignored.
-        by_input: True compares fingerprints that have equal inputs, from any two times. False compares fingerprints of
-            the same site, step and position.
+        by_input: if true, compare fingerprints that have equal inputs, no matter when they were recorded; if false,
+            compare fingerprints of the same site, step and position.
         step: compare only this step.
-        rtol: the largest accepted relative error; None derives it from the dtype and the size of the reduction.
+        rtol: the largest accepted relative error; if None, it depends on the dtype and the size of the reduction.
         rows_max: the largest number of rows in the result.
         lost: for a comparison by run, per worker, the number of lost records; empty if none was lost.
         worn: for a comparison by run, per worker, whether its oldest fingerprints may be evicted already; empty: all
             False.
-        rows: for a comparison by input: True compares single rows, False compares whole tensors.
-        named: pairs of a site and a worker whose rows are known to differ there. Each difference of such a pair counts.
+        rows: for a comparison by input: if true, compare single rows; if false, compare whole tensors.
+        named: pairs of a site and a worker whose rows are known to differ there. For such a pair, every difference
+            counts.
     """
     limit = -1.0 if rtol is None else rtol
     found = fingerprints.match(

@@ -2,14 +2,14 @@
 
 Owns: the rule by which a NaN or an infinity becomes a finding, and the findings, which survive a restart of the daemon.
 Must not know: how the values are counted, how findings are shown. Invariants: The number of findings is bounded.
-Findings without room are counted. Findings of unknown workers are dropped. A kind of value that the first fingerprints
-of all workers at a site have, as with a mask, is by design and no finding.
+Findings for which there is no room are counted. Findings of unknown workers are dropped. If the first fingerprints of
+all workers at a site have a kind of value, it is there by design and is not a finding. A mask is an example.
 
 A kind is NaN, +Inf or -Inf. A kind is born at a site if the output has it and no input has it. A birth is a finding in
-two cases: it first appeared after the worker's first fingerprints at the site, or another worker of the service has at
-least that number of fingerprints at the site, none with the kind. A worker's counts at a site restart from 0 with the
-daemon, and when all its fingerprints at the site are evicted. A birth that was once found to be by design stays by
-design.
+two cases. In the first case, it appeared only after the worker's first fingerprints at the site (`FIRST` tells how many
+these are). In the second case, another worker of the service has at least that many fingerprints at the site, and none
+of them has the kind. A worker's counts at a site start again from 0 when the daemon restarts, and when all of the
+worker's fingerprints at the site are evicted. A birth that was once found to be by design stays by design.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Known(NamedTuple):
         by_design: births that a worker has had since its first fingerprints. These births are stored, because the
             counts may start again later.
         new: the findings that are new in this round of comparisons.
-        unkept: the number of findings without room.
+        unkept: the number of findings for which there was no room.
     """
 
     births: dict[BornAt, Birth]

@@ -22,7 +22,7 @@ from brickd.shm import _reader
 
 TURNS_MAX = 4  # checks in one look; each check reads all fingerprints once
 _OUTPUTS_MAX = 4  # compared outputs in a group: the most frequent ones, and the one to judge
-# how many of a group's outputs are examined, the most frequent first; the others may be of another class
+# A group's most frequent outputs are examined, up to this number. Those that are not compared may be of another class.
 _NEAR_MAX = 16
 _WAITING_MAX = 1_024
 
@@ -34,8 +34,8 @@ class JudgeTurns:
     """The queue of sites to judge. The site that has waited longest is next.
 
     Up to two fingerprints wait per site: one that differs in at most one value of the sketch, and one that differs in
-    several values. So a difference between classes never displaces a flipped bit. `denied`: whether a site got no turn
-    in this round of comparisons.
+    several values. So a fingerprint that shows a flipped bit is never displaced by one that shows a difference between
+    classes. `denied` tells whether a site got no turn in this round of comparisons.
     """
 
     def __init__(self, turns: int = TURNS_MAX) -> None:
@@ -88,7 +88,7 @@ class GroupToJudge(NamedTuple):
 
 
 class _Output(NamedTuple):
-    """An output, its newest fingerprint, and the uuids of the workers that computed no other output."""
+    """An output, its newest fingerprint, and the uuids of the workers that computed this output and no other."""
 
     output: int
     newest: int
@@ -158,7 +158,7 @@ class Learning:
 
 
 def _outputs(group: Group, steady: Mapping[int, int], uuids: Mapping[int, str], who: int) -> list[_Output]:
-    """Return the outputs to compare, the most frequent first, always including that of `who`."""
+    """Return the outputs to compare, the most frequent first. The output of `who` is always one of them."""
     found: dict[int, list[tuple[int, int]]] = {}
     for worker, output, _, newest in group:
         if worker in steady and worker in uuids:
@@ -187,8 +187,8 @@ def _folded(
 ) -> Group:
     """Merge outputs that differ from the same other outputs; drop outputs that cannot decide.
 
-    An output cannot decide in two cases: it is near to another output; or it differs from no other output, although
-    others differ.
+    An output cannot decide in two cases: it is near to another output, or it differs from no other output although
+    other outputs differ from each other.
     """
     any_apart = any(apart.values())
     first: dict[frozenset[int], _Output] = {}

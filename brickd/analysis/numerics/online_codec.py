@@ -80,7 +80,7 @@ def decode(document: Mapping[str, Any]) -> Compared:
         # Older documents do not have these keys.
         births=not_finite.of_document(document.get("births", [])),
         by_design=not_finite.places_of_document(document.get("by_design", [])),
-        # Older documents have neither rows nor the times of their counts.
+        # Older documents have no rows, and they do not tell when fingerprints were counted.
         recent=_recent_of(document.get("recent", {})),
         recent_rows=_recent_of(document.get("recent_rows", {})),
     )

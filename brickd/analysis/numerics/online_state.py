@@ -1,8 +1,8 @@
 """The results of comparing fingerprints of equal inputs: the counts of each site, and the findings.
 
-Owns: the results as a value, which survives a restart of the daemon. Must not know: how the results change, how they
-are saved, screens. Invariants: The value is immutable, so any thread may read it. The size of the value is bounded.
-Sites have names and workers have uuids, so that every daemon understands them.
+Owns: the value that holds the results, which survives a restart of the daemon. Must not know: how the results change,
+how they are saved, screens. Invariants: The value is immutable, so any thread may read it. The size of the value is
+bounded. Sites have names and workers have uuids, so that every daemon understands them.
 """
 
 from __future__ import annotations
@@ -85,7 +85,10 @@ class SiteCounts(NamedTuple):
 
 
 class KeptEvidence(NamedTuple):
-    """A stored fingerprint: the worker's uuid, the record (empty without room), and the texts of two names in it."""
+    """A stored fingerprint: the worker's uuid, the record, and the texts of two names in the record.
+
+    The record is empty if there was no room for it.
+    """
 
     worker: str
     slots: bytes
@@ -94,7 +97,7 @@ class KeptEvidence(NamedTuple):
 
 
 class Case(NamedTuple):
-    """Two different fingerprints of equal inputs; `against` is the majority's fingerprint, if there is a majority."""
+    """Two fingerprints with equal inputs and different outputs. If there is a majority, `against` belongs to it."""
 
     at_ns: int
     against: KeptEvidence
@@ -134,7 +137,10 @@ class DivergentSite(NamedTuple):
 
     @property
     def named(self) -> list[str]:
-        """The uuids of the outliers, the most frequent first; if there are none, of the two workers that disagree."""
+        """The uuids of the outliers, the most frequent first.
+
+        If there are none, those of the two workers that disagree.
+        """
         worst = sorted(self.outliers, key=lambda uuid: -self.outliers[uuid])
         return worst or [self.newest.against.worker, self.newest.other.worker]
 
@@ -156,7 +162,7 @@ class DivergentSite(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """A site where most workers contradict themselves, or where some of them do and the others may do so.
+    """A site where most workers contradict themselves, or where some workers do and the others may do it too.
 
     Attributes:
         workers: the uuids of the compared workers.
@@ -176,7 +182,7 @@ class Doubt(NamedTuple):
 
 
 class Latest(NamedTuple):
-    """When the number of comparisons of a service last grew (since 1970), and to which value."""
+    """The number of comparisons of a service, and the time (since 1970) when this number last grew."""
 
     met: int
     at_ns: int
@@ -192,13 +198,14 @@ class Compared:
         window_since_ns: when the window began, since 1970.
         held: the number of fingerprints in the window. Evicted fingerprints are no longer compared.
         oldest: for each window of fingerprints, the time (since 1970) when its oldest fingerprint had arrived. The key
-            is the pair of the service and whether the window has rows.
+            is a pair: the service, and whether the window is the one for rows.
         apart: for each site, the workers of two numeric classes, if any are known.
         latest: for each service, the last growth of its number of comparisons.
         recent: for each service, the counts of whole tensors in the last hour.
         recent_rows: for each service, the counts of single rows in the last hour.
-        other_context: for each service, how many of its rows in the window another worker had only in another context.
-        row_doubts: for each site whose rows differ but cannot be judged, why not.
+        other_context: for each service, the number of rows in the window that another worker also had, but only in
+            another context.
+        row_doubts: for each site whose rows differ but cannot be judged, why they cannot be judged.
         births: NaN and infinities that were born in a worker.
         by_design: NaN and infinities that a worker has computed since its first fingerprints.
         births_unkept: the number of births for which there was no room. The number includes fingerprints for which

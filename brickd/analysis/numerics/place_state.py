@@ -74,10 +74,11 @@ def _more(known: frozenset[str], others: Collection[str], most: int) -> frozense
 
 
 def fate(doubt: Doubt, present: Collection[str], *, differs: bool, repeats: bool) -> Fate:
-    """Return the state of a site; `differs`: whether workers that do not contradict themselves differ, now or earlier.
+    """Return the state of a site.
 
-    The workers in `present` have a fingerprint in the window. If the kernel repeats its results, a worker without a
-    case agrees.
+    `differs` tells whether workers that do not contradict themselves differ now, or differed earlier. The workers in
+    `present` have a fingerprint in the window. If `repeats` is true, the kernel computes equal outputs from equal
+    inputs, so a worker without a case agrees.
     """
     if 2 * len(doubt.contradict) > len(doubt.workers.union(present) if repeats else doubt.workers):
         return Fate.DOUBTED

@@ -20,9 +20,9 @@ class FingerprintCounts(NamedTuple):
 
     Attributes:
         fingerprints: the number of all fingerprints.
-        without_inputs: the number without inputs, which have no counterpart.
-        stateful: the number whose output depends on state that is not an input.
-        met: the number whose inputs another worker also had.
+        without_inputs: the number of fingerprints without inputs. They have no counterpart.
+        stateful: the number of fingerprints whose output depends on state that is not an input.
+        met: the number of fingerprints whose inputs another worker also had.
         left_out: the number of rows that are not compared, because too many workers have rows.
     """
 

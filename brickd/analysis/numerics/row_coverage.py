@@ -16,7 +16,10 @@ from brickd.shm.segment_copy import Reading
 def row_layers(
     compared: Compared, service: str, readings: Iterable[Reading], calls: RowCalls
 ) -> tuple[Collection[int], Collection[int]]:
-    """Return the layers of a service with rows, and those without rows in which a site waits for its turn."""
+    """Return the layers of a service that have rows.
+
+    Also return the layers that have none, and in which a site waits for its turn.
+    """
     counts = {place: each for place, each in compared.sites.items() if place.service == service}
     seen = {place.layer for place, each in counts.items() if place.rows and each.fingerprints}
     waiting = set[int]()
@@ -36,7 +39,7 @@ def is_in_turn(place: ServiceSite, counts: Mapping[ServiceSite, SiteCounts], cal
 
 
 def unknown_rows(calls: Mapping[str, RowCalls]) -> dict[ServiceSite, dict[str, int]]:
-    """The calls without rows of each site, by reason."""
+    """For each site, the number of its calls without rows, by reason."""
     found: dict[ServiceSite, dict[str, int]] = {}
     for service, of in calls.items():
         for why, sites in of.unknown.items():

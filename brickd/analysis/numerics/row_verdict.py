@@ -4,7 +4,8 @@ Owns: the majority and the outliers among pairs. Must not know: how rows are cou
 An outlier differs from a worker of the majority. It also differs from a second worker of the majority, or is far from
 that worker. No two workers of the majority differ. The majority is larger than the number of outliers. There is no
 verdict if most workers contradict themselves. There is none either if more than two workers are involved in differences
-and no two workers agree. In both cases the operator does not treat rows separately, or does not repeat its results.
+and no two workers agree. In both cases, either the operator does not treat rows separately, or it does not always
+compute equal outputs from equal inputs.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ class RowPair(NamedTuple):
 
     Attributes:
         rows: the number of equal input rows that both workers had.
-        apart: for each worker, in how many of its newest 16 shared rows the other worker never had its last output.
+        apart: for each worker: of the newest 16 rows that both workers had, the number for which the other worker never
+            had this worker's newest output.
         far: for each worker, the number of rows with an output that is far from all outputs of the other worker.
         unlike_own: for each worker, the number of rows with two outputs of its own that are far from each other.
-        newest: for each worker, the fingerprints of both at its last row that was far or, without one, apart.
+        newest: for each worker, the fingerprints of both workers at the last row where it was far. If there is no such
+            row, those at the last row where it was apart.
         differs: for each worker, whether it differs from the other worker.
     """
 
@@ -135,7 +138,7 @@ def _majority(workers: Iterable[int], agreeing: Sequence[frozenset[int]]) -> fro
 
 
 def _is_outlier(worker: int, majority: frozenset[int], pairs: Iterable[RowPair]) -> bool:
-    """Whether a worker differs from one worker of the majority, and differs from or is far from another one."""
+    """Whether a worker differs from one worker of the majority, and either differs or is far from a second one."""
     mine = [pair for pair in pairs if worker in pair[:2] and pair.peer(worker) in majority]
     differs = {pair.peer(worker) for pair in mine if pair.differs[pair.side(worker)]}
     leans = {pair.peer(worker) for pair in mine if pair.far[pair.side(worker)]} | differs

@@ -40,7 +40,10 @@ class Tally:
         return self._sites.copy()
 
     def take(self, services: Collection[str]) -> Mapping[tuple[str, bool], FingerprintCounts]:
-        """Add the counts since the last look. Return them keyed by service and by whether they count rows."""
+        """Add the counts since the last look, and return them.
+
+        The keys tell the service, and whether rows were counted.
+        """
         if departed := self._services.difference(services):
             self._services -= departed
             self._sites = {place: counts for place, counts in self._sites.items() if place.service not in departed}

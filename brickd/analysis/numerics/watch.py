@@ -66,7 +66,10 @@ class Watch:
         return self._turns.denied
 
     def forget(self, workers: Collection[str], meant: Callable[[DivergentSite], bool]) -> None:
-        """At the next look, drop the findings that `meant` selects and the fingerprints of `workers`. Thread-safe."""
+        """At the next look, drop the findings that `meant` selects, and drop all fingerprints of `workers`.
+
+        Any thread may call this.
+        """
         self._forgotten.append((workers, meant))
 
     def look(self, call: Callable[[], Roll]) -> Compared:
@@ -131,7 +134,10 @@ class Watch:
     def _other_contexts(
         self, known: Mapping[str, int], news: Collection[tuple[str, bool]], at_ns: int
     ) -> Mapping[str, int]:
-        """Now and then, in services with new rows, count the rows that another worker had only in another context."""
+        """Now and then, count the rows that another worker also had, but only in another context.
+
+        This is done in services that have new rows.
+        """
         found = dict(known)
         for service in (service for service, rows in news if rows and service):
             if at_ns - self._contexts_ns.get(service, 0) >= _CONTEXTS_NS:

@@ -38,8 +38,9 @@ class Roll(NamedTuple):
 class WatchRound:
     """One round of comparisons of running workers.
 
-    `seen` has the earlier cases, each with a flag for a majority; `met` has the cases of this look, old and new.
-    `rows_since`: for each site where the rows of two workers differ and a third worker may decide, since when it waits.
+    `seen` has the earlier cases, each with a flag that tells whether it had a majority. `met` has the cases of this
+    look, old and new. `rows_since` has the sites that wait because the rows of two workers differ and a third worker
+    may decide; the value is the time when the wait began.
     """
 
     numerics: Numerics
@@ -64,7 +65,10 @@ class WatchRound:
                 self._present.setdefault(producer.service, set()).add(producer.uuid)
 
     def judge(self, number: int) -> bool:
-        """Judge the group of a fingerprint; False if the fingerprint was evicted, or the group is not fully decided."""
+        """Judge the group of a fingerprint.
+
+        Return False if the fingerprint was evicted, or if the group is not fully decided.
+        """
         fingerprints = self.numerics.fingerprints
         print_, group = fingerprints.read(number), fingerprints.group(number)
         if print_ is None or not group or print_[0] not in self._producers:
@@ -197,7 +201,7 @@ class WatchRound:
         )
 
     def _finding(self, place: ServiceSite) -> DivergentSite | None:
-        """The earlier finding, unless the difference proved to be only that of two numeric classes."""
+        """Return the earlier finding; None if it turned out that the workers only belong to two numeric classes."""
         finding = self.before.findings.get(place)
         if finding is None or place not in self.learning.fresh:
             return finding

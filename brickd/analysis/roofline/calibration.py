@@ -2,8 +2,8 @@
 
 Owns: the devices to measure, their time limits, the parsing of the programs' output, and which results contradict each
 other. Must not know: methods of measurement, where peaks are stored, screens. Invariants: No two devices are measured
-at the same time. If a program ends early or takes too long, the rest of its measurements are skipped, with the reason.
-All measurements together take less than 30 seconds.
+at the same time. If a program ends early or takes too long, the rest of its measurements are skipped, and the reason is
+reported. All measurements together take less than 30 seconds.
 """
 
 from __future__ import annotations

@@ -247,7 +247,8 @@ def measured(what: str, plan: Plan) -> Iterator[Line]:
         yield from gpus(plan)
         return
     together = cores()
-    # A round of one core is undisturbed if the core's processor is; a round of all cores, if all processors are.
+    # A round of one core is undisturbed if the processor of that core is undisturbed. A round of all cores is
+    # undisturbed if all processors are undisturbed.
     for name, cpus, part in (("core", [_idlest()], plan.shared_by(3)), ("machine", together, plan)):
         if name == "machine" and len(cpus) == 1:
             continue

@@ -1,6 +1,6 @@
 """Peaks: the most that a device computes and reads per second.
 
-Owns: the properties of a device, which rates are only lower bounds. Must not know: methods of measurement, files,
+Owns: the properties of a device, and which rates are only lower bounds. Must not know: methods of measurement, files,
 bricks, screens. Invariants: Values given by the user are never shown as measured. A rate that undisturbed rounds do not
 confirm is a lower bound. A lower rate never replaces a higher rate of the same device.
 """
@@ -214,7 +214,7 @@ def _pooled(device: Device, before: Device) -> tuple[Device, list[Kept]]:
 
 
 def rate(value: object) -> float:
-    """Return a rate; raise a ValueError if no device can have it."""
+    """Return this rate. Raise a ValueError if it is not a number, or if no device can have it."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not _LEAST <= value <= _MOST:
         raise ValueError(f"rate is {str(value)[:60]}, expected a number from 1 to 1e30")
     return float(value)

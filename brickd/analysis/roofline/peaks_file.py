@@ -1,7 +1,7 @@
 """The file of peaks, in the user's state directory.
 
-Owns: the format of the file. Must not know: methods of measurement, which rates are lower bounds. Invariants: A damaged
-or invalid file is refused. The file is replaced atomically.
+Owns: the format of the file. Must not know: methods of measurement, and which rates are lower bounds. Invariants: A
+damaged or invalid file is refused. The file is replaced atomically.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def place(runtime: Runtime) -> Path:
 
 
 def may_save(path: Path) -> None:
-    """Raise a BrickdError if the file cannot be written. This check saves a useless measurement."""
+    """Raise a BrickdError if the file cannot be written. This check avoids a measurement that would be useless."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):

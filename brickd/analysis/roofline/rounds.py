@@ -26,8 +26,8 @@ from brickd.base.files import read
 # Threads never sleep. So a thread had to wait if its processor time is shorter than the round by more than this
 # fraction.
 _LOST = 0.01
-# How long the threads work before their rounds are judged. The time doubles with each trial, from the first to the
-# second value.
+# How long the threads work before their rounds are judged. The time starts at the first value and doubles with each
+# trial, up to the second value.
 _TRIAL_NS, _TRIAL_NS_MAX = 200_000_000, 800_000_000
 # The interval between readings of the disturbances, and the kernel's largest delay in reporting them.
 _LOOK_SECONDS, _TICK_NS = 0.01, 10_000_000
@@ -45,12 +45,12 @@ class SlotWork(NamedTuple):
     cpu_ns: int
 
 
-# A function that works until a time of CLOCK_MONOTONIC, but in at least one slot.
+# A function that works in at least one slot, and goes on until a time of CLOCK_MONOTONIC.
 Work = Callable[[int], list[tuple[int, int, int, int, int]]]
 
 
 class LostTime(NamedTuple):
-    """The processor time that the hypervisor and the limits of our control groups have taken so far."""
+    """The processor time that the hypervisor and the limits of our control groups have taken from us so far."""
 
     at_ns: int
     stolen_ticks: int

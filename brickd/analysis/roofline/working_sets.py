@@ -1,8 +1,8 @@
 """Working sets: how many bytes to read so that they come from a certain level of memory.
 
 Owns: the caches of a processor, the working set of each thread per level, the memory limit. Must not know: how memory
-is read and timed. Invariants: All threads together use at most a fixed share of the free memory. A level is skipped,
-with the reason, if it cannot be distinguished from the next nearer level or if there is no room.
+is read and timed. Invariants: All threads together use at most a fixed share of the free memory. A level is skipped if
+it cannot be distinguished from the next nearer level, or if there is no room. The reason is reported.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Detector(Protocol):
 
 
 class Alarms:
-    """Takes snapshots, and keeps the active alarms."""
+    """Receives each snapshot, and keeps the active alarms."""
 
     def __init__(
         self, log_event: LogEvent, thresholds: Callable[[], Thresholds], detectors: Sequence[Detector]

@@ -87,7 +87,10 @@ class ComparedBrick:
         return "few_workers" if len(self.totals) < ROWS_MIN else "few_samples"
 
     def standing(self, worker: str, least: float) -> Standing:
-        """Return how far a worker stands out: in processor time if it is slow by this measure, else in call times."""
+        """Return how far a worker stands out.
+
+        If processor time shows that it is slow, this is by processor time; otherwise it is by call times.
+        """
         ran = self.ran.get(worker)
         return ran.standing if ran is not None and self.by_processor(worker, least) else self.field.standing(worker)
 
@@ -112,7 +115,7 @@ class ComparedBrick:
 
 
 def brick(stretch: Stretch, key: Key) -> ComparedBrick:
-    """Return one brick of a stretch of slots."""
+    """Return what the workers did in one brick over a stretch of slots."""
     sides = stretch.sides(key)
     totals: dict[str, Total] = {}
     for worker, row in sides.items():
@@ -126,6 +129,9 @@ def brick(stretch: Stretch, key: Key) -> ComparedBrick:
 
 
 def _apart(sides: Sequence[SlotSide | None]) -> list[float | None]:
-    """Return the distance from the other workers in each slot; None for a slot with less than half the usual calls."""
+    """For each slot, return how far a worker is from the others.
+
+    This is None for a slot with less than half of the usual number of calls.
+    """
     usual = median([side.calls for side in sides if side is not None])
     return [None if side is None or side.calls < usual / 2 else side.apart for side in sides]

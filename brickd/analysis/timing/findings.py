@@ -35,7 +35,7 @@ class WorkerRow:
     Attributes:
         mean_ns: the mean self time of a call.
         excess_percent: how much slower the worker is than the median. In a collective, the value is how much less the
-            worker waits than the median, as a part of the time between two calls. None if unknown.
+            worker waits than the median, in percent of the time between two calls. None if unknown.
         score: the excess divided by the deviation that can be due to chance and to usual differences.
     """
 
@@ -67,9 +67,10 @@ class Straggler:
         row: the worker's row.
         median_ns: the median of the mean call times of all workers.
         cost_ns_per_s: the cost per second of wall time.
-        since: the start of the first of the consecutive slots in which the worker is slow.
-        confidence: "low" with only four slots, three workers, or a worker with fewer than 100 calls; "high" with at
-            least six slots, five workers, 500 calls per worker and a score of twice the threshold.
+        since: the start of the first slot since which the worker has been slow in every slot.
+        confidence: "low" if there are only four slots or only three workers, or if a worker has fewer than 100 calls.
+            "high" if there are six slots and at least five workers, each worker has at least 500 calls, and the score
+            is at least twice the threshold.
         rows: the rows of all workers, the slowest first; in a collective, the worker that waits least comes first.
         corroborated_by: the collectives in which the others wait for the worker.
     """
@@ -108,12 +109,13 @@ class WaitingWorker:
     """A worker that waits long for a processor: longer than the others, or longer than an absolute limit.
 
     Attributes:
-        waited: the waiting time of all threads of the worker, as a part of the time.
-        others: the median of all workers; None if they were not compared.
+        waited: how long all threads of the worker waited, as a fraction of the elapsed time.
+        others: the median of `waited` over all workers; None if they were not compared.
         since: as in `Straggler`.
         sharing: the only processor that the worker may use, and another process that runs there; None if it may use
             several processors.
-        throttled: how long the worker's control group was throttled, as a part of the time; None if unknown.
+        throttled: how long the worker's control group was throttled, as a fraction of the elapsed time; None if
+            unknown.
     """
 
     service: str

@@ -1,9 +1,9 @@
 """Workers whose memory only grows.
 
 Owns: what counts as growth, its slope, the time until the memory is full. Must not know: how the memory of a process is
-read, screens. Invariants: A worker is named only if its memory reaches a new level, so memory that grows and falls in
-cycles is not named after the first fall. A worker whose memory has stopped growing is not named. A worker's history has
-at most `_KEPT` values.
+read, screens. Invariants: A worker is named only if its memory reaches a new level. So a worker whose memory grows and
+falls in cycles is not named after the first fall. A worker whose memory has stopped growing is not named. A worker's
+history has at most `_KEPT` values.
 
 The time is divided into parts (each a tenth of `memory_over`). The memory of a part is the minimum of the resident
 memory in it, so memory that is freed within the part does not count. The slope is computed by the method of Theil and
@@ -107,7 +107,9 @@ class GrowingMemory:
 
 
 def grows(least: Sequence[int], now: int) -> float:
-    """Return the slope of the last ten parts if the values grow and, up to the value `now`, never fall much; else 0.
+    """Return the slope of the last ten parts if the values grow, else 0.
+
+    They may fall only a little, also from the last part to the value `now`.
 
     >>> grows([5] * 3 + list(range(10)), 9), grows(range(10), 9), grows(range(10), 7), grows(range(9), 9)
     (1.0, 1.0, 0.0, 0.0)

@@ -2,8 +2,8 @@
 
 Owns: when a lane is stuck, which workers are outliers. Must not know: how the looks were taken, screens. Invariants: A
 lane that recorded anything between the looks is not stuck. No worker is named if all workers are in the same state, or
-if there are fewer than three workers. A worker that is stuck elsewhere is found even if all workers, including this
-one, wait in one place. The order of workers changes nothing.
+if there are fewer than three workers. If all workers wait in one place, a worker that is also stuck in another place is
+still found. The order of workers changes nothing.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class HangVerdict:
         kind: `most_wait`: more than half of the workers are stuck in `place`, and the outliers are not. `some_stuck`:
             most workers move or are idle, and the outliers are stuck elsewhere. `all_wait`: all live workers are stuck
             in `place`. The other kinds mean what their names say.
-        place: the place where most or all workers wait, or that of the worker that has been stuck longest.
+        place: the place where most or all workers wait, or the place of the outlier that has been stuck longest.
         since_ns: the shortest time for which any of these workers has been there.
         outliers: the outliers, the longest stuck first.
         stuck: for each place, the number of stuck workers and their shortest time; the place with most workers first.

@@ -26,7 +26,7 @@ from brickd.model.workers import Usage, Worker
 
 
 class Lookout:
-    """Takes snapshots and keeps the stragglers; `sharing` finds another process on a worker's only CPU."""
+    """Receives each snapshot, and keeps the stragglers. `sharing` finds another process on a worker's only CPU."""
 
     def __init__(
         self,

@@ -9,10 +9,10 @@ A difference is significant if all of this is true:
 - The histograms differ (see `stats`): if the groups are equal, then in 99 of 100 comparisons no brick has histograms
   that differ this much. This test alone is not enough, because it assumes independent spans. The spans of one worker
   depend on each other, and with millions of spans almost every difference would be significant.
-- The medians differ by at least `LEAST`, in the same direction. Of the median, only the bucket is known, which is 19 %
-  wide, and a tiny change can move many equal spans to the next bucket. So the means, which are exact, must also differ
-  by `LEAST`. The means are ignored if at least one whole bucket is between the medians, because a single long stop can
-  hide a difference of means.
+- The medians differ by at least `LEAST`, in the same direction. Only the bucket of each median is known, and a bucket
+  is 19 % wide. A tiny change can move many equal spans to the next bucket. So the means, which are exact, must also
+  differ by `LEAST`. The means are ignored if at least one whole bucket is between the medians, because a single long
+  stop can hide a difference of means.
 
 The test as a whole misses differences between groups whose spans are nearly all in one bucket. It also misses
 differences of less than two buckets if rare, long stops dominate the means.
@@ -106,7 +106,8 @@ class Paces:
     """All bricks of two groups.
 
     Attributes:
-        pairs: the significant bricks, then the others, each sorted by cost. So a slow brick precedes those around it.
+        pairs: the significant bricks, then the others, each sorted by cost. So a slow brick comes before the bricks
+            that contain it.
         bounded: the bricks for which a group has bounds; the totals exclude these bounds.
         level: a `p_value` below this level is significant; it depends on the number of bricks.
     """

@@ -8,14 +8,15 @@ On a busy host, call times are mostly noise: a call of 6 ms takes 200 to 700 ms.
 noise: at a measured load of 30 to 65, slots of equal workers differ by 4 %. But the processor time of a worker is only
 one number, which does not say in which brick it was spent. So the brick is found in these steps:
 
-1. The work of a worker in a slot is the sum of its calls, in which each call counts with the median time of its brick.
-   The worker's processor time per unit of work is divided by the median of all workers; one quotient per slot is a row
-   of a `Field` (`stats`).
+1. The work of a worker in a slot is a sum over its calls. Each call adds the median time of its brick. The worker's
+   processor time per unit of work is divided by the median of all workers. The logarithms of these quotients, one for
+   each slot, are a row of a `Field` (`stats`).
 2. If the row stands out, each brick is examined as the cause of the whole excess. For example, if a brick is 40 % of
    the work and the worker takes 40 % longer, then the calls of that brick would take 100 % longer.
-3. The call times select the brick. A brick is excluded if it is certainly not slower by half of this excess. Of the
-   other bricks, the one whose call times fit best is chosen, but only if it leads each other brick by at least
-   `_CHOSEN`. If no brick remains, either another thread of the worker uses the time, or all bricks are equally slow.
+3. The call times select the brick. A brick is excluded if it is certain that it is slower by less than half of this
+   excess. Of the other bricks, the one whose call times fit best is chosen, but only if it leads each other brick by at
+   least `_CHOSEN`. If no brick remains, either another thread of the worker uses the time, or all bricks are equally
+   slow.
 
 Processor time can also clear a worker: if a brick takes longer but the worker's processor time does not grow, then the
 brick only waits for a processor.

@@ -4,10 +4,10 @@ Owns: the definition of a worker's past, and when the worker is slower. Must not
 of slowness. Invariants: The past ends a minute ago, so no slot is compared with itself. The past of a named worker does
 not change. The past is limited in the number of workers and in length.
 
-The time of a slot is that of its usual calls. A worker's past in a brick consists of blocks, each `slower_over` long,
-within the last hour. A block is represented by the median and the spread of its slots. The last six slots are slower if
-all of this is true: their median exceeds the median of the blocks by `slower_percent` and by three spreads; at most one
-slot is an exception; the cost is at least a thousandth of the time. The worker is not reported if
+The time of a slot is the mean self time of its usual calls. A worker's past in a brick consists of blocks, each
+`slower_over` long, within the last hour. A block is represented by the median and the spread of its slots. The last six
+slots are slower if all of this is true: their median exceeds the median of the blocks by `slower_percent` and by three
+spreads; at most one slot is an exception; the cost is at least a thousandth of the time. The worker is not reported if
 
 - its calls have more elements, because that is other work;
 - no elements are recorded, and there is only one worker or more than half of the workers are slower at the same time,

@@ -6,12 +6,12 @@ nothing. A row has no standing if it has too few values or if there are too few 
 numbers and rounded once. Exchanging the groups changes only the sign. Values in one cell are a tie, and if all values
 are in one cell there is no difference.
 
-Standing. The statistic was chosen by simulation: lognormal and Pareto times, 1 % of calls 50 times as long, 3 to 8
-workers, 4 to 6 slots of 5 to 100 calls. For equal workers, the score computed from the means of usual calls
-(`usual_calls`) reached 5 in 0 of 44,514 windows. The score computed from the means of all calls reached 5 in 26 of
-96,915 windows, of which 25 had the long calls. When one of eight workers was 3 % slower, and the mean of a slot was
-known to 0.35 %, its score reached 5 in 98 of 100 windows after five slots, and in 99.7 of 100 windows after six. The
-reasons for the form of the statistic, the most important first:
+Standing. The statistic was chosen by simulation. The simulated times were lognormal or Pareto, and 1 % of the calls
+took 50 times as long. There were 3 to 8 workers, and 4 to 6 slots of 5 to 100 calls. For equal workers, the score
+computed from the means of usual calls (`usual_calls`) reached 5 in 0 of 44,514 windows. The score computed from the
+means of all calls reached 5 in 26 of 96,915 windows, of which 25 had the long calls. When one of eight workers was 3 %
+slower, and the mean of a slot was known to 0.35 %, its score reached 5 in 98 of 100 windows after five slots, and in
+99.7 of 100 windows after six. The reasons for the form of the statistic, the most important first:
 
 - The noise of a row is the larger of two: the noise of this row and the noise of all rows. When only the noise of all
   rows was used, an unsteady worker that was not slow was named in up to 12 of 100 windows. The noise of the row is
@@ -149,8 +149,8 @@ class Ranks(NamedTuple):
     """The comparison of two groups.
 
     Attributes:
-        ahead: over all pairs of one value from each group: the number of pairs in which the second group's value is
-            greater, minus the number in which the first group's value is greater.
+        ahead: each value of one group is paired with each value of the other group. This is the number of pairs in
+            which the second group's value is greater, minus the number in which the first group's value is greater.
         p_value: the two-sided chance of at least this difference if the groups are equal.
     """
 

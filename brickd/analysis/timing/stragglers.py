@@ -128,7 +128,10 @@ def _of_service(
     named: Mapping[About, Moment],
     thresholds: Thresholds,
 ) -> Iterator[Suspect]:
-    """Return the workers that stand out. In collectives, only workers that no other brick explains are named."""
+    """Return the workers that stand out.
+
+    In a collective, a worker is named only if none of its other bricks explains why the others wait for it.
+    """
     waits = [each for each in bricks if each.collective]
     works = witnessed(stretch, service, [each for each in bricks if not each.collective])
     slow: set[str] = set()
@@ -248,7 +251,7 @@ def _middle(slots: Iterable[float | None]) -> float | None:
 
 
 def _beyond(parts: Mapping[str, float | None], calls: Mapping[str, float], worker: str) -> float:
-    """Return the excess of a worker's part over the median part per call, for its number of calls; 0 if unknown."""
+    """Return by how much a worker's part exceeds the part that is usual for its number of calls; 0 if unknown."""
     mine = parts[worker]
     others = [part / calls[each] for each, part in parts.items() if part is not None]
     return 0.0 if mine is None else mine - calls[worker] * median(others)

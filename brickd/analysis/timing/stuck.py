@@ -7,11 +7,11 @@ that are stuck in the same place share one alarm.
 The 99th percentile (p99) of a span's duration is taken from its place in this worker or, failing that, in any worker of
 the service. A span or worker is stuck in these cases:
 
-- The p99 is known: after `stuck_times` times the p99, but not before `stuck_min`.
+- The p99 is known: after the p99 multiplied by `stuck_times`, but not before `stuck_min`.
 - No worker has completed the span, and nothing was recorded inside it: after `stuck_first`, if the worker records
   nothing in any lane. So a first step that hangs is stuck, and a long start is not.
-- No worker has completed the span, but spans inside it were completed: never. A span of this kind is the loop of a
-worker that waits for work.
+- No worker has completed the span, but spans inside it were completed: never. Such a span is the loop of a worker that
+  waits for work.
 - The process is stopped (SIGSTOP, a debugger): after `stuck_min`, with or without open spans.
 """
 

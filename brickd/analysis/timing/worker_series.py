@@ -47,11 +47,11 @@ class Host(NamedTuple):
 
     Attributes:
         threads: the number of threads that have recorded anything.
-        ran, waited: how long the worker's threads ran and waited for a processor, as parts of the slot; None if
-        unknown.
-        pid: None if unknown in this process.
+        ran, waited: how long the worker's threads ran and waited for a processor, as fractions of the slot; None if
+            unknown.
+        pid: the worker's PID; None if this process does not know it.
         cpu: the only processor that the worker may use; None if it may use several, or if that is unknown.
-        throttled: how long the worker's control group was throttled, as a part of the time; None if unknown.
+        throttled: how long the worker's control group was throttled, as a fraction of the slot; None if unknown.
     """
 
     threads: int = 1
@@ -66,8 +66,8 @@ class SlotSide(NamedTuple):
     """A worker's work in a brick, compared with the other workers.
 
     Attributes:
-        apart: in a collective, how much less the worker waited than the median, as a part of the time between two of
-            its calls. In other bricks, the logarithm of its self time per call divided by the median of all workers.
+        apart: in a collective, how much less the worker waited than the median, as a fraction of the time between two
+            of its calls. In other bricks, the logarithm of its self time per call divided by the median of all workers.
             None if there are too few calls or workers.
         usual_ns: the mean self time of the worker's usual calls; None if all calls count.
     """
@@ -93,9 +93,9 @@ class SlotLook:
         lives: the workers that were alive at the end of the slot, by name.
         bricks: by service and brick, the work of each worker.
         hosts: the kernel's accounting of the workers, if known.
-        left: why each omitted brick was omitted. small: the time of the brick is too short to matter, or the limit of
-            rows was reached. unjudged: for its category, times show nothing about a worker. bounded: its times are only
-            bounds.
+        left: why each omitted brick was omitted. "small": the brick takes too little time to matter, or the limit of
+            rows was reached. "unjudged": the brick is of a category whose times show nothing about a worker. "bounded":
+            the times of the brick are only bounds.
     """
 
     slot: Slot
@@ -133,7 +133,10 @@ def look(slot: Slot, lives: Mapping[str, Life], hosts: Mapping[str, Host] = _NO_
 
 
 def _processor(slot: Slot, hosts: Mapping[str, Host]) -> dict[str, float]:
-    """Return the processor time per unit of work of services whose workers only compute; see `processor_time`."""
+    """Return each worker's processor time per unit of work, as a logarithm relative to the median.
+
+    Services whose workers do more than compute are left out; see `processor_time`.
+    """
     found: dict[str, float] = {}
     for service in sorted({service for service, _ in slot.bricks}):
         keys = [key for key in slot.bricks if key[0] == service]
@@ -178,7 +181,8 @@ def _waits(shares: Sequence[Share], length_ns: int) -> dict[str, float]:
     if len(enough) < ROWS_MIN or length_ns <= 0:
         return {}
     middle = median([each.self_ns / each.count for each in enough])
-    # Differences are used instead of ratios: they add up to the time of a step, and a late worker waits nearly 0.
+    # Differences are used instead of ratios, because differences add up to the time of a step, and because a late
+    # worker waits nearly 0.
     return {each.worker: (middle - each.self_ns / each.count) * each.count / length_ns for each in enough}
 
 
@@ -228,7 +232,10 @@ class Stretch:
         return [look.hosts.get(worker, none) if slot >= begin else none for slot, look in enumerate(self.looks)]
 
     def processor(self, worker: str) -> list[float | None]:
-        """Return a worker's processor time per unit of work in each slot, divided by the median; None if unknown."""
+        """For each slot, return a worker's processor time per unit of work, as a logarithm relative to the median.
+
+        None if unknown.
+        """
         begin = self._begins[worker]
         return [look.processor.get(worker) if slot >= begin else None for slot, look in enumerate(self.looks)]
 

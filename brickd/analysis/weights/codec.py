@@ -27,7 +27,7 @@ def pieces(contents: Mapping[int, bytes], tensors: Mapping[str, Tensors], worker
     line = {
         "numbers": plain(list(contents)),
         "tensors": composed({service: found.text() for service, found in tensors.items()}),
-        # The number of a worker's records for which there was no room can exceed 64 bits.
+        # The count of records for which a worker had no room can exceed 64 bits.
         "workers": plain({uuid: (of.service, min(of.refused, U64_MAX), len(of)) for uuid, of in workers.items()}),
     }
     columns = [column.tobytes() for holds in workers.values() for column in holds.columns()]
