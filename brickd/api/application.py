@@ -68,7 +68,7 @@ class StreamQuery(Query):
 
 
 class Application:
-    """A daemon as an ASGI application, `asgi`."""
+    """Answers the requests to a daemon. The ASGI application is `asgi`."""
 
     def __init__(self, served: Served, limits: Limits) -> None:
         self._served = served
@@ -141,7 +141,7 @@ class Application:
         return Endpoint("GET", f"/{path}", query, answered, help)
 
     def _verb(self, name: str) -> Endpoint:
-        """Return the endpoint for the query of a verb. The view that has the name of the query answers it."""
+        """Return the endpoint for the query of a verb. The answer usually comes from the view with the verb's name."""
         query: type[Query] = getattr(queries, VERBS[name].query)
         others: dict[str, Callable[[Any], Awaitable[Response]]] = {"hang": self._hang, "events": self._events}
         if name in others:

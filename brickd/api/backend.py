@@ -61,10 +61,10 @@ class Served(World, Protocol):
         """Send a test to the targets of alarms; return their answers. Raise BrickdError if there is no target."""
 
     def record(self, order: StartRecording) -> Recorder:
-        """Begin a recording, which ends when its last owner ends it.
+        """Begin a recording. It ends when its last owner ends it.
 
         Raises:
-            NoSuchWorker: no worker has one of the names, or there is no live worker to wait for.
+            NoSuchWorker: one of the names belongs to no worker, or there is no live worker to wait for.
             BrickdError: another recording runs, or no file can be written.
         """
 

@@ -1,9 +1,9 @@
-"""The clients of the API: their admission, and how much each client may use.
+"""The clients of the API: which clients are admitted, and how much each client may use.
 
-Owns: the limits, the admission of clients, their deadlines, which client is dropped when all places are taken. Must not
-know: requests and answers. Invariants: A connection carries one request. At any time, it is either the client's turn,
-which has a deadline, or the daemon's turn. When all places are taken, the client whose turn began first loses its
-place, so silent clients never block others. Any input gets an answer in JSON or no answer.
+Owns: the limits, the admission of clients and their deadlines, and which client is dropped when all places are taken.
+Must not know: requests and answers. Invariants: A connection carries one request. At any time, it is either the
+client's turn, which has a deadline, or the daemon's turn. When all places are taken, the client whose turn began first
+loses its place, so silent clients never block others. Any input gets an answer in JSON or no answer.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ class ClientPlaces:
         self._closed = False
 
     def enter(self, newcomer: Connection) -> bool:
-        """Admit a new client, possibly instead of another one; return whether it is admitted.
+        """Admit a new client, and return whether it is admitted. Another client may have to leave for it.
 
-        Clients that may only read can use half of the connections. The other half is for clients that control the
-        daemon.
+        Clients that may only read can use at most half of the connections. The other half is for clients that control
+        the daemon.
         """
         self._taken.add(newcomer)
         self._empty.clear()
@@ -191,7 +191,7 @@ class Connection(H11Protocol):
     def abort(self) -> None:
         """Drop the client and the data that was not sent."""
         self._room.leave(self)
-        # The kernel also drops data that a TCP client has not read, which it would otherwise keep for minutes.
+        # The kernel also drops the data that a TCP client has not read. Otherwise it would keep the data for minutes.
         with contextlib.suppress(OSError):
             self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP)
         self.transport.abort()

@@ -1,8 +1,8 @@
 """One endpoint of the API: its path, its role, and the parsing of its requests.
 
-Owns: the first checks of each request, where a request has its parameters. Must not know: the list of endpoints, their
-answers. Invariants: A client without the role that a path needs is refused before anything else. A client that uses
-another prefix learns nothing about the daemon's segments.
+Owns: the first checks of each request, and where the parameters of a request are. Must not know: the list of endpoints,
+their answers. Invariants: A client without the role that a path needs is refused before anything else. A client that
+uses another prefix learns nothing about the daemon's segments.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Endpoint:
     role: Role = Role.READ
 
     def document(self) -> dict[str, Any]:
-        """Return the entry of the endpoint in the index."""
+        """Return what the index of the API says about this endpoint."""
         asked = {
             key(name, parameter): {
                 "wanted": parameter.wanted,
@@ -57,7 +57,7 @@ class Endpoint:
         }
 
     def route(self, limits: Limits, prefix: str) -> Route:
-        """Return the route of the endpoint, in an application for the segments with this prefix."""
+        """Return the endpoint as a route of an application that serves the segments with this prefix."""
 
         async def handle(request: Request) -> Response:
             self._require_role(request)
@@ -118,7 +118,7 @@ async def _body(request: Request, limits: Limits) -> bytes:
 
 
 def query_pairs(what: str, text: bytes) -> list[tuple[str, str]]:
-    """Parse a query or an encoded body into pairs; raise WrongQuestion if the text is neither."""
+    """Parse a query, or a body that is encoded like a query. Raise WrongQuestion if it cannot be parsed."""
     try:
         return parse_qsl(text.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="surrogateescape")
     except ValueError as error:

@@ -73,7 +73,7 @@ class Streams:
         self._readers.discard(reader)
 
     def close(self) -> None:
-        """End all streams. A stream that is opened later ends immediately."""
+        """End all streams. A stream that is opened after this ends immediately."""
         self._closed = True
         for reader in self._readers:
             reader.end()
@@ -106,7 +106,10 @@ class EventStream(StreamingResponse):
 
 
 async def events(reader: Reader, log: Log, begin: int | float) -> AsyncGenerator[bytes]:
-    """Send the events after the event with a number, or those of the last seconds; then send new events."""
+    """Send the events since `begin`, and then each new event.
+
+    `begin` is the number of an event, or a float: the events of the last `begin` seconds are sent.
+    """
     with log.watched(reader.waker()):
         while not reader.ended:
             reader.woken.clear()
@@ -144,7 +147,7 @@ async def again(
 
 
 async def recording(reader: Reader, begin: Callable[[], Awaitable[Recorder]]) -> AsyncGenerator[bytes]:
-    """Record while the reader is connected. Send the progress each second, and the result."""
+    """Record while the reader is connected. Send the progress once a second, and the result at the end."""
     beginning = asyncio.ensure_future(begin())
     try:
         recorder = await asyncio.shield(beginning)

@@ -48,7 +48,7 @@ LIMITS = Limits(connections=2 * CLIENTS_MAX, threads=1, backlog=8)
 
 
 class HttpServer:
-    """Serves metrics and profiles of a world to clients of this machine; `token`: their bearer token."""
+    """Serves metrics and profiles of a world to clients of this machine. `token` is the bearer token that they send."""
 
     def __init__(self, listener: TcpListener, world: World, page: MetricsPage, token: bytes | None = None) -> None:
         self.address = listener.address

@@ -1,9 +1,9 @@
 """The socket of the API.
 
-Owns: the socket's file: its mode, its group, which file it may replace, its removal. Must not know: HTTP, the
-application. Invariants: The mode of the file is never wider than intended, not even briefly. While the file exists, the
-socket listens. An existing file is replaced only if it is a socket, and only if this process holds the daemon's lock. A
-listener removes only its own file.
+Owns: the file of the socket: its mode and group, which file it may replace, and when it is removed. Must not know:
+HTTP, the application. Invariants: The mode of the file is never wider than intended, not even briefly. While the file
+exists, the socket listens. An existing file is replaced only if it is a socket, and only if this process holds the
+daemon's lock. A listener removes only its own file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Listener:
     """A listening unix socket and its file. The owner of the file, root and the members of `group` may connect."""
 
     def __init__(self, path: Path, *, group: int | None = None, replace: bool = False) -> None:
-        """Create the file, or raise BrickdError; `replace`: whether an existing socket belongs to a dead daemon."""
+        """Create the file, or raise BrickdError. `replace` says whether an existing socket belongs to a dead daemon."""
         draft = path.with_name(path.name + _DRAFT)
         if len(os.fsencode(draft)) > _LONGEST:
             most = _LONGEST - len(_DRAFT)

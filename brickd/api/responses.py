@@ -1,9 +1,9 @@
 """The API's responses: JSON documents, and the bytes of a file.
 
 Owns: how documents and files are sent. Must not know: queries, clients. Invariants: JSON is ASCII and has no NaN, so a
-hostile name stays a string. Every reply ends its connection. An answer that is read slowly is in memory only once: the
-buffers of its connection have no second copy of it. Of a file, only one piece at a time is in memory. The length of a
-file is sent first, so a client notices if the file became shorter.
+hostile name stays a string. Every reply ends its connection. An answer that is read slowly is in memory only once,
+because no buffer of the connection holds a second copy. Only one piece of a file is in memory at a time. The length of
+a file is sent first, so a client notices if the file became shorter.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def encoded(document: Any) -> bytes:
 
 
 async def in_pieces(send: Send, body: bytes, *, more: bool) -> None:
-    """Send a body in pieces. Each piece waits until the previous one is sent; `more`: whether another body follows."""
+    """Send a body in pieces, each after the previous one is sent. `more` tells whether another body follows."""
     for at in range(0, len(body) or 1, _PIECE):
         last = at + _PIECE >= len(body)
         await send({"type": "http.response.body", "body": body[at : at + _PIECE], "more_body": more or not last})
@@ -55,7 +55,10 @@ class FileResponse(StreamingResponse):
     """The whole content of a file that no longer grows."""
 
     def __init__(self, fd: int, in_thread: InThread) -> None:
-        """Send the file of a descriptor and close the descriptor; `in_thread` calls a function that may block."""
+        """Send the file that a descriptor has open, then close the descriptor.
+
+        `in_thread` calls a function that may block.
+        """
         self._fd, self._length, self._in_thread = fd, os.fstat(fd).st_size, in_thread
         headers = HEADERS | {"content-length": str(self._length)}
         super().__init__((), headers=headers, media_type="application/octet-stream")

@@ -33,7 +33,7 @@ class TcpListener:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.socket = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
-            # Connections of an earlier daemon may not have ended yet.
+            # Without this, the port is not free while connections of an earlier daemon are still ending.
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self.socket.bind((host, port))
             self.socket.listen(_BACKLOG)
@@ -46,7 +46,10 @@ class TcpListener:
         self.address = f"{self._name}:{self.socket.getsockname()[1]}"
 
     def is_meant(self, host: str) -> bool:
-        """Whether a Host header names this machine. A web page whose name resolves to it sends its own name."""
+        """Whether a Host header names this machine.
+
+        The name of a web page may resolve to this machine, but then the browser sends the name of the page.
+        """
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
         return name.lower() in _NAMES or name == self._name
 

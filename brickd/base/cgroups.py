@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from brickd.base.files import number, read
 
-# The root of the hierarchy, the files of the limit and the use, and the kind of memory that the kernel drops first.
+# The root of the hierarchy, the file with the limit, the file with the memory in use, and the kind of memory that the
+# kernel drops first.
 _V1 = ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 _V2 = ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file")
 _NO_LIMIT = 1 << 60  # version 1 reports a missing limit as its largest number of pages
@@ -42,7 +43,7 @@ class Room(NamedTuple):
 
 
 def observe(root: Path = Path("/"), process: str = "self") -> Limit | None:
-    """Return the limit that leaves a process the least room; None without a limit."""
+    """Return the limit that leaves a process the least room; None if there is no limit."""
     lines = (read(root / "proc" / process / "cgroup") or "").splitlines()
     limits = [limit for line in lines for limit in _above(line, root)]
     return min(limits, key=lambda limit: limit.room_bytes, default=None)
@@ -72,7 +73,7 @@ def throttled_ns(pid: int, root: Path = Path("/")) -> int | None:
 
 
 def processors(pid: int, root: Path = Path("/")) -> float | None:
-    """Return the average number of processors that the groups of a process allow; None without a limit."""
+    """Return the average number of processors that the groups of a process allow; None if there is no limit."""
     found = []
     for group in _cpu_groups(pid, root):
         words = (read(group / "cpu.max") or "").split()
@@ -102,7 +103,7 @@ def _cpu_groups(pid: int, root: Path) -> Iterator[Path]:
 
 
 def _above(line: str, root: Path) -> Iterator[Limit]:
-    """Yield the limits of a group and of all groups above it; `line` is a hierarchy in /proc/self/cgroup."""
+    """Yield the limits of a group and of all groups above it. `line` is the group's line in /proc/self/cgroup."""
     hierarchy, controllers, inner = (*line.split(":", 2), "", "")[:3]
     if hierarchy == "0":
         place, limit_file, use_file, dropped = _V2

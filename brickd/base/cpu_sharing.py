@@ -1,7 +1,8 @@
-"""For a process that may use only one processor, finds the other process that runs on it.
+"""Finds which other process uses the processor of a process that may use only one.
 
 Owns: the reading of other processes. Must not know: callers. Invariants: A process that may use several processors is
-not examined. One scan of all processes is enough for any number of them. A value that cannot be read is None.
+not examined. One scan of all processes is enough to examine any number of processes. A value that cannot be read is
+None.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _USER, _KERNEL, _CPU = 11, 12, 36
 
 
 class Sharing(NamedTuple):
-    """The only processor of a process, and the pid of the other process that ran most on it; None if unknown."""
+    """The only processor of a process, and the pid of the other process that used it most; None if unknown."""
 
     cpu: int
     pid: int | None
@@ -42,10 +43,10 @@ class CpuSharing:
         self._before: dict[int, int] = {}  # the processor time of each process, in ticks
 
     def of(self, cpus: Mapping[int, int]) -> dict[int, int]:
-        """For each process, return the other process that ran most on its processor since the last call.
+        """For each process, return the other process that used the same processor most since the last call.
 
-        `cpus`: the only processor of each process. The first call returns nothing. So does a call that follows a call
-        with empty `cpus`.
+        `cpus` has the only processor of each process. The first call returns nothing, because there is no earlier scan.
+        A call after one with empty `cpus` returns nothing either.
         """
         before, self._before = self._before, {}
         took: dict[int, dict[int, int]] = {}  # ticks by processor and process

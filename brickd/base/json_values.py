@@ -1,7 +1,7 @@
 """The JSON values that brickd stores: they are encoded in pieces, and each is checked when it is decoded.
 
 Owns: the checks of numbers, texts and lists. Must not know: files, the meaning of a value. Invariants: A check returns
-its value, or raises ValueError with the value found and the value expected. The joined pieces are the complete
+its value, or raises ValueError with the value found and the value expected. Joining the pieces gives the complete
 encoding.
 """
 
@@ -88,7 +88,7 @@ def parsed(body: bytes | str) -> Any:
 
 
 def document(body: bytes, most: int) -> Any:
-    """Parse a JSON document within limits of its length and of the memory that it takes."""
+    """Parse a JSON document, but refuse one that is too long or would take too much memory."""
     require(len(body) <= most, f"at most {most} bytes", len(body))
     containers = body.count(b"[") + body.count(b"{")
     require(containers <= _CONTAINERS_MAX, f"at most {_CONTAINERS_MAX} lists and objects", containers)

@@ -45,7 +45,7 @@ class Runtime(NamedTuple):
         return self.state / "recordings"
 
     def last_day(self, prefix: str) -> Path:
-        """The file of the last day of the segments with this prefix."""
+        """The file with the last day's history of the segments with this prefix."""
         return self.state / f"{prefix}last-day"
 
     @property
@@ -72,7 +72,10 @@ def _default() -> Path:
 
 
 def _ours(directory: Path) -> bool:
-    """Whether a system service created the directory for this user. Its daemon also serves the user's sessions."""
+    """Whether a system service created the directory for this user.
+
+    If so, the daemon of this service also serves the user's sessions.
+    """
     try:
         return directory.lstat().st_uid == os.geteuid()
     except OSError:

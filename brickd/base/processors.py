@@ -1,7 +1,8 @@
 """The processors of this machine: which of them share a core, and which of them this process may use.
 
-Owns: how the kernel is asked for these facts. Must not know: what is measured on the processors. Invariants: Equal
-machines with equal limits give equal facts. A CPU limit of a control group is converted into a number of cores.
+Owns: how the kernel is asked for these facts. Must not know: what is measured on the processors. Invariants: If two
+machines and their limits are equal, so are the facts. A CPU limit of a control group is converted into a number of
+cores.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def cores(root: Path = Path("/")) -> list[int]:
 
 
 def chosen(cpus: Iterable[int], limit: float | None, core: Callable[[int], Collection[int]]) -> list[int]:
-    """Return one processor of each core, up to the limit; `core` returns all processors of the same core."""
+    """Return one processor of each core, up to the limit. `core` finds all processors on the core of a processor."""
     found: list[int] = []
     for cpu in sorted(cpus):
         if not set(core(cpu)) & set(found):

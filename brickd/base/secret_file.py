@@ -1,6 +1,6 @@
 """A secret in a file that only its owner can read.
 
-Owns: which files are accepted. Must not know: the use of a secret. Invariant: a message never has the secret.
+Owns: which files are accepted. Must not know: the use of a secret. Invariant: no message contains the secret.
 """
 
 from __future__ import annotations

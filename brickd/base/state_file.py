@@ -1,9 +1,10 @@
-"""State files. A state file is replaced atomically. Its first line has version, length and checksum.
+"""State files, which are replaced atomically. The first line has a version, the length of the body, and a checksum.
 
 Owns: the first line, whether a file is complete, how a file is read and replaced. Must not know: the meaning of the
 bytes. Invariants: A file that was cut, or changed in any byte, is refused with the reason. A file of a later version of
-brickd is refused and never interpreted. A reader sees the old file or the new one, never a mixture. A link stays a
-link. A terminal, a pipe or /dev/null is written to and never replaced.
+brickd is refused and never interpreted. A reader sees the old file or the new one, never a mixture. If the path is a
+symbolic link, the link stays and the file behind it is replaced. A terminal, a pipe or /dev/null is written to and
+never replaced.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def content_of(path: Path) -> bytes | None:
 
 
 def replace(path: Path, content: bytes, *, lasting: bool = True, mode: int = 0o600) -> None:
-    """Replace a file, or raise OSError and leave it unchanged; `lasting`: whether it must survive a crash."""
+    """Replace a file, or raise OSError and leave it unchanged. `lasting` tells whether it must survive a crash."""
     if path.exists() and not path.is_file():
         path.write_bytes(content)
         return

@@ -154,7 +154,7 @@ def row(name: str) -> _Row:
 
 
 def written(value: float, unit: str) -> str:
-    """Format a value as `assigned` parses it.
+    """Format a value so that `assigned` can parse it.
 
     >>> written(90, "s"), written(20, "times"), written(2.5, "%")
     ('90s', '20', '2.5')
@@ -163,7 +163,7 @@ def written(value: float, unit: str) -> str:
 
 
 def assignments(of: Thresholds) -> list[str]:
-    """Return assignments from which `assigned` produces these thresholds."""
+    """Return assignments that `assigned` turns back into these thresholds."""
     return [f"{name}={written(value, row(name).unit)}" for name, value in of.changed().items()]
 
 

@@ -69,7 +69,10 @@ def parse_time(text: str, now_s: float | None = None) -> float:
 
 
 def _instants(naive: datetime) -> list[float]:
-    """Return the seconds since 1970 at which clocks show a local time: one; two if they are set back then; or none."""
+    """Return the times, in seconds since 1970, at which clocks show a local time.
+
+    There is usually one. There are two if clocks are set back at that time, and none if they are set forward over it.
+    """
     before, after = (naive.replace(fold=fold).timestamp() for fold in (0, 1))
     return [before] if before == after else [before, after] if before < after else []
 

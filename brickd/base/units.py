@@ -38,7 +38,9 @@ _BYTES = ((1, "B"), (2**10, "K"), (2**20, "M"), (2**30, "G"), (2**40, "T"), (2**
 
 
 def duration(ns: Number) -> str:
-    """Format nanoseconds: one decimal for less than 100 of a unit, else none; a value in `ns` never has a decimal.
+    """Format nanoseconds. A figure below 100 has one decimal, and a larger one has none.
+
+    A figure in `ns` never has a decimal.
 
     >>> [duration(ns) for ns in (0, 850, 3_100_000, 17_000_000, 421_400, 42 * 10**9, 90 * 10**9, 10**18)]
     ['0 ns', '850 ns', '3.1 ms', '17.0 ms', '421 µs', '42.0 s', '1.5 min', '11,574 d']
@@ -66,7 +68,7 @@ def parse_duration(text: str) -> float:
 
 
 def write_duration(seconds: float) -> str:
-    """Format a duration as `parse_duration` parses it, in the largest unit in which it is a whole number.
+    """Format a duration so that `parse_duration` can parse it. Use the largest unit that gives a whole number.
 
     >>> [write_duration(seconds) for seconds in (0.5, 3, 300, 5400, 86400, 2.5, 0.0001, 0)]
     ['500ms', '3s', '5m', '90m', '24h', '2500ms', '0.0001s', '0s']
@@ -78,7 +80,7 @@ def write_duration(seconds: float) -> str:
 
 
 def parse_size(text: str) -> int:
-    """Parse a size into bytes: a number with a unit of 1024 such as `M` or `MiB`, or a number of bytes.
+    """Parse a size into bytes: a number of bytes, or a number with a unit (a power of 1024) such as `M` or `MiB`.
 
     Raises:
         ValueError: the text is not a size, or not a whole number of bytes. `MB` is refused, because some people
@@ -97,7 +99,7 @@ def parse_size(text: str) -> int:
 
 
 def write_size(size_bytes: int) -> str:
-    """Format a size as `parse_size` parses it, in the largest unit in which it is a whole number.
+    """Format a size so that `parse_size` can parse it. Use the largest unit that gives a whole number.
 
     >>> [write_size(n) for n in (0, 1000, 1024, 1536, 64 << 20, 1 << 40)]
     ['0', '1000', '1KiB', '1536', '64MiB', '1TiB']
@@ -123,7 +125,9 @@ def parse_rate(text: str, unit: str) -> float:
 
 
 def count(n: Number) -> str:
-    """Format a count: all digits below a million; from there on, one decimal for less than 100 of a unit, else none.
+    """Format a count. A count below a million is shown with all its digits.
+
+    A larger count is shown in a unit such as M. Then a figure below 100 has one decimal, and a larger one has none.
 
     >>> [count(n) for n in (0, 999, 1_234, 999_999, 1_200_000, 99_950_000, 999_500_000, 2**64, None)]
     ['0', '999', '1,234', '999,999', '1.2M', '100M', '1.0G', '18.4E', '-']
@@ -132,7 +136,7 @@ def count(n: Number) -> str:
 
 
 def durations(of: Iterable[Number]) -> Callable[[Number], str]:
-    """Return a format for a column of durations: all in the unit of the longest one, with at most three decimals.
+    """Return a format for a column of durations. All use the unit of the longest one, and at most three decimals.
 
     >>> column = (1_542_000_000, 872_000_000, 26_440_000, 499_999, 0, None)
     >>> [durations(column)(ns) for ns in column]
@@ -154,7 +158,7 @@ def counts(of: Iterable[Number]) -> Callable[[Number], str]:
 
 
 def many(n: int, one: str, more: str | None = None) -> str:
-    """Format a count, in the form of `count`, with its noun.
+    """Format a count as `count` does, and add its noun.
 
     >>> many(1, "span"), many(1_200_000, "span"), many(0, "name was", "names were")
     ('1 span', '1.2M spans', '0 names were')
@@ -163,7 +167,7 @@ def many(n: int, one: str, more: str | None = None) -> str:
 
 
 def size(size_bytes: Number) -> str:
-    """Format bytes in units of 1024: one decimal for less than 10 of a unit, else none.
+    """Format bytes in units of 1024. A figure below 10 has one decimal, and a larger one has none.
 
     >>> [size(n) for n in (0, 1023, 1024, 10_188, 10_189, 1_048_063, 1_048_064, 71 * 2**30, 2**64, None)]
     ['0B', '1,023B', '1.0K', '9.9K', '10K', '1,023K', '1.0M', '71G', '16E', '-']
@@ -172,7 +176,7 @@ def size(size_bytes: Number) -> str:
 
 
 def percent(value: Number) -> str:
-    """Format a percentage: with one decimal below 10, else with none. A small percentage is never shown as 0 %.
+    """Format a percentage. It has one decimal below 10, and none above. A small percentage is never shown as 0 %.
 
     >>> [percent(value) for value in (0, 0.04, 0.07, 9.94, 9.96, 18.2, 100, -0.0, -11.4, 12_345.6, None)]
     ['0 %', '<0.1 %', '0.1 %', '9.9 %', '10 %', '18 %', '100 %', '0 %', '-11 %', '12,346 %', '-']
@@ -187,7 +191,7 @@ def percent(value: Number) -> str:
 
 
 def relative(error: Number) -> str:
-    """Format a relative error with two digits, which is the accuracy of a sketch; `<1e-6` if it is smaller.
+    """Format a relative error with two digits, because a sketch is not more accurate. Show a tiny error as `<1e-6`.
 
     >>> [relative(error) for error in (3.14e-4, 8e-3, 0.25, 12.0, 1234.5, 0.0, 1e-7, None)]
     ['3.1e-4', '8e-3', '0.25', '12', '1.2e3', '<1e-6', '<1e-6', '-']
@@ -234,7 +238,7 @@ def _scaled(value: Number, units: Sequence[tuple[int, str]], decimal_below: int)
 
 
 def _tenths(top: int, bottom: int, decimal_below: int) -> int:
-    """Return top/bottom in tenths: rounded to a tenth below the bound, else to a whole number."""
+    """Return top/bottom in tenths. Below the bound it is rounded to a tenth, and above to a whole number."""
     tenths = (20 * top + bottom) // (2 * bottom)
     return tenths if tenths < 10 * decimal_below else 10 * ((2 * top + bottom) // (2 * bottom))
 
@@ -249,7 +253,7 @@ def _is_no_number(value: int | float) -> bool:
 
 
 def or_none(number: int) -> int | None:
-    """Return the index of a layer or an expert for documents, in which None replaces -1.
+    """Return the index of a layer or an expert as documents have it: None instead of -1.
 
     >>> or_none(3), or_none(-1)
     (3, None)
@@ -290,7 +294,7 @@ def noun(n: int, one: str, more: str | None = None) -> str:
 
 
 def plural(n: int, one: str, more: str | None = None) -> str:
-    """Format a number, with all digits, and its noun.
+    """Format a number with all its digits, and add its noun.
 
     >>> plural(1, "name was", "names were"), plural(1_234_567, "span")
     ('1 name was', '1,234,567 spans')
@@ -299,7 +303,7 @@ def plural(n: int, one: str, more: str | None = None) -> str:
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """List the first few names, and how many other names there are.
+    """List the first few names, and say how many more there are.
 
     >>> listed(["api/0", "api/1"], most=2), listed(["api/0", "api/1", "api/2", "api/3"], most=2)
     ('api/0, api/1', 'api/0, api/1 and 2 more')

@@ -1,4 +1,4 @@
-"""Why the rows of a site are unknown: the reasons, and their words.
+"""Why the rows of a site are unknown: the reasons, and the words for them.
 
 Owns: the words for the reasons. They come from the agent (agent/brick_agent/_torch/row_wise.py) and the judgement
 (row_verdict.py). Must not know: what is counted. Invariant: unknown reasons of later agents are shown unchanged.
@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 from brickd.base.units import count, plural
 
-# The reasons why a site, or a call of a site, has no rows. For the last two, the rows differ but are not judged.
+# The reasons why a site, or a call of a site, has no rows. With the last two reasons, the rows differ but are not
+# judged.
 REASONS = {
     "training": "in training mode",
     "compiled": "compiled",
@@ -33,7 +34,7 @@ def reason(of: str) -> str:
 
 
 def without_rows(sites: Mapping[str, int]) -> str:
-    """For each reason, count the sites with unknown rows.
+    """Say how many sites have unknown rows, in total and for each reason.
 
     >>> without_rows({"stateful": 2, "of_later": 1})
     'rows of 3 sites unknown (2 stateful, 1 of later)'

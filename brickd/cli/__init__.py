@@ -62,10 +62,10 @@ class _Group(click.Group):
 
 
 def _hint(word: str) -> str:
-    """Suggest verbs for an unknown word, or say which kind of file has this name; "" if there is neither."""
+    """Suggest the verbs that an unknown word may mean, or say what kind of file has this name. "" if there is none."""
     from brickd.recording.mistaken_files import what_it_is
 
-    # A path is never a verb, and a similar spelling means nothing.
+    # A path is never a misspelt verb, even if it looks like one.
     names = "" if "." in word or "/" in word else " or ".join(f"`{name}`" for name in meant(word))
     hint = f" Did you mean {names}?" if names else ""
     if (kind := what_it_is(word)) is not None:
@@ -74,7 +74,7 @@ def _hint(word: str) -> str:
 
 
 def _with_file(word: str, kind: str) -> str:
-    """Return the next command for a file that is given as a verb."""
+    """Return the command to use for a file that was given in the place of a verb."""
     from brickd.model.worker_names import as_argument
     from brickd.recording.mistaken_files import MISSING, RECORDING
 

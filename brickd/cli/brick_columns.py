@@ -1,7 +1,7 @@
 """The columns of tables of bricks, shared by several verbs.
 
-Owns: the brick's name, the columns that identify a row, optional columns and their option. Must not know: individual
-verbs. Invariant: a requested column is shown on a screen of any width.
+Owns: the brick's name, the columns that identify a row, the optional columns and the option that adds them. Must not
+know: individual verbs. Invariant: a requested column is shown on a screen of any width.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def with_optional(figures: Sequence[Figure], more: Sequence[str], before: str = 
 
 
 def name(entry: dict[str, Any]) -> str:
-    """Return the name of a brick, with a mark if its times are bounds."""
+    """Return the name of a brick. It has a mark if the brick's times are only bounds."""
     return f"{entry['name']} {_BOUND}" if entry["bounded"] else str(entry["name"])
 
 

@@ -44,7 +44,8 @@ _FIGURES = (
     Figure(Column("FLOP/S IN BRICK", "right", spare=17), "flops_per_second_in_brick", units.count),
     Figure(Column("FLOP/BYTE", "right", spare=18), "flops_per_byte", _ratio),
 )
-# Shown only if an entry has a value. Rates need a period, and FLOPs need a program that reports operations.
+# These columns are shown only if an entry has a value for them. There are rates only if a period is given, and FLOPs
+# only if the program reports operations.
 _SOMETIMES = {
     "count_per_second", "elements_per_second", "max_ns", "flops_per_second_in_brick", "flops_per_byte",
 }  # fmt: skip

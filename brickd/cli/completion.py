@@ -117,7 +117,7 @@ def complete_services(_: click.Context, __: click.Parameter, incomplete: str) ->
 
 
 def complete_segments(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """Return workers whose names begin with `incomplete`; unless `incomplete` is empty, also segment files."""
+    """Return the workers and segment files whose names begin with `incomplete`; no files if `incomplete` is empty."""
     from brickd.datasources.shared_memory import left_behind
     from brickd.model.worker_survey import identities
     from brickd.shm.segment_files import find

@@ -136,7 +136,7 @@ def _finding(finding: dict[str, Any]) -> str:
 
 
 def _rows(sites: Iterable[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """Return a row for each group of layers of one kernel that are in the same state."""
+    """Group the layers of each kernel by their state, and return a row for each group."""
 
     def alike(site: dict[str, Any]) -> tuple[str, str, bool, tuple[str, ...]]:
         unknown = tuple(site["unknown"]) if site["state"] == "unknown" else ()
@@ -152,7 +152,10 @@ def _rows(sites: Iterable[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
 
 
 def _classes(sites: Iterable[dict[str, Any]], service: str) -> list[str]:
-    """Return a line for each division of the workers into numeric classes, with the sites that have it."""
+    """Return a line for each way in which the workers are divided into numeric classes.
+
+    The line names the kernels at which they are divided in this way.
+    """
     found: dict[str, list[dict[str, Any]]] = {}
     for each in sites:
         if each["service"] == service and each["numeric_classes"]:
@@ -166,7 +169,7 @@ def _classes(sites: Iterable[dict[str, Any]], service: str) -> list[str]:
 
 
 def _layers(layers: Sequence[int | None]) -> str:
-    """Format the layers, in order, as a cell.
+    """Format layers, which are in ascending order, as a cell.
 
     >>> _layers([None]), _layers([3]), _layers([0, 1, 2, 3]), _layers([0, 2, 7])
     ('-', '3', '0-3', '3 of 0-7')

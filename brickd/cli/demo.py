@@ -34,8 +34,8 @@ from brickd.shm.segment_files import find, open_file
 
 # The faults of the workers: the screens must name demo/1 and demo/3.
 _WORKERS = ("well", "damaged", "well", "slow")
-# For each screen: the fraction of the total time, the command, the reason. Stragglers need five looks, ten seconds
-# apart.
+# For each screen: when it is shown (a fraction of the total time), its command, and its reason. A straggler is found
+# only after five looks, ten seconds apart.
 _TYPED = (
     (0.02, "weights demo", "do all have the same weights?"),
     (0.1, "diff demo", "do all compute the same?"),
@@ -127,7 +127,7 @@ def _running() -> Iterator[list[Process]]:
 
 
 def _end(process: Process) -> None:
-    """Close the input of a worker, which ends it; terminate the daemon, which has no input."""
+    """End a worker by closing its input. The daemon has no input, so terminate it."""
     if process.stdin is None:
         process.terminate()
     else:

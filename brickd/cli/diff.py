@@ -91,11 +91,11 @@ def diff(
 
 
 def _is_slower(document: dict[str, Any], percent: float) -> bool:
-    """Whether a brick of the second worker takes significantly longer, by more than `percent`.
+    """Whether a brick takes significantly longer in the second worker than in the first, by more than `percent`.
 
     Raises:
         UsageError: there are not two workers.
-        NothingComparable: no brick ran often enough in both.
+        NothingComparable: no brick ran often enough in both workers.
     """
     if len(document["workers"]) != 2:
         raise click.UsageError(
@@ -109,7 +109,7 @@ def _is_slower(document: dict[str, Any], percent: float) -> bool:
 
 
 def _is_unproven(document: dict[str, Any]) -> bool:
-    """Whether no computed value was compared. In a comparison by weights: whether no weight was compared."""
+    """Whether no computed value was compared or, in a comparison by weights, no weight."""
     classes = document["evidence_classes"]
     outputs = [each for each in classes if each["evidence"] != "weights"]
     return all(each["verdict"] == "unproven" for each in outputs or classes)

@@ -24,7 +24,7 @@ DIFFER = ("diverged", "routing")  # the verdicts of a difference
 
 
 def render(document: dict[str, Any], screen: Screen, every: bool, context: int | None, *, times: bool) -> list[str]:
-    """Return the lines; `times`: whether to show times even if no numbers can be compared."""
+    """Return the lines. `times` tells whether to show times even if no numbers can be compared."""
     if document["verdict"] == "not_comparable":  # the error at the end says this
         return _times(document["timing"], screen, every)[1:] if times else []
     title, *more = document["headlines"]
@@ -78,7 +78,10 @@ def _place(first: dict[str, Any] | None, sites: Sequence[dict[str, Any]]) -> int
 
 
 def _near(sites: Sequence[dict[str, Any]], at: int | None, room: int) -> Sequence[dict[str, Any]]:
-    """Return the sites around the first difference; without one, all sites with a verdict or with missing records."""
+    """Return the sites around the first difference.
+
+    If there is no difference, return the first sites that have a verdict or missing records.
+    """
     if at is None:
         return [site for site in sites if site["verdict"] is not None or site["missing"]][:room]
     begin = max(0, min(at - _BEFORE, len(sites) - room))
@@ -105,7 +108,7 @@ def _counted(document: dict[str, Any]) -> Iterator[str]:
 
 
 def _other_classes(document: dict[str, Any]) -> Iterator[str]:
-    """Return the verdicts from other classes of evidence.
+    """Return the verdicts that follow from other classes of evidence.
 
     Outputs that were not compared are reported elsewhere.
     """

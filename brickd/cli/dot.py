@@ -2,7 +2,8 @@
 
 Owns: how nodes and edges look, how a name becomes a label. Must not know: how places are merged, files. Invariants: Any
 name is shown as plain text in the picture: a name cannot form an escape of the language or an HTML entity. The same
-document always gives the same text. All omitted nodes below a node become one node that shows how many they are.
+document always gives the same text. The omitted nodes below a node are drawn as one node, which shows how many were
+omitted.
 """
 
 from __future__ import annotations

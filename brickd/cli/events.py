@@ -63,7 +63,7 @@ def _missed(count: int) -> None:
 
 
 def _none(query: EventsQuery, document: dict[str, Any]) -> str:
-    """Return the text to show if there is no event. It has the command that lists older events, if any."""
+    """Return the text to show if there is no event. If there are older events, it has the command that lists them."""
     newest = document["newest"]
     if not newest:
         return "nothing has happened yet"

@@ -90,7 +90,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _inside(path: Sequence[str]) -> str:
-    """Return the outer bricks, beginning with the innermost one, because a cell is cut at its end."""
+    """Return the outer bricks, the innermost one first. A cell is cut at its end, so these stay visible."""
     around = path[-2::-1]
     return " < ".join([*around[:_NEAREST], *(["…"] if len(around) > _NEAREST else [])])
 

@@ -107,7 +107,7 @@ def _line(judged: Sequence[Condition], well: bool, screen: Screen) -> str:
 
 
 def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> list[Condition]:
-    """Judge a status; `missing`: the daemon that does not answer. It is None if the daemon answers or never ran."""
+    """Judge a status. `missing` is the daemon that does not answer, or None if the daemon answers or never ran."""
     workers = status["workers"]
     died = sum(worker["together"] for worker in workers if worker["state"] == "died")
     quarantined = sum(worker["together"] for worker in workers if worker["state"] == "quarantined")
@@ -134,7 +134,7 @@ def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> lis
 
 
 def inactive(status: Document) -> list[Condition]:
-    """Return the conditions that fail `status --check` without options, although no active problem belongs to them."""
+    """Return the conditions that are unhealthy without any options, but that have no active problem."""
     kinds = {each["kind"] for each in status["problems"]}
     judged = conditions(status, None, Bounds())
     return [each for each in judged if not each.healthy and _KINDS.get(each.name) not in kinds]
@@ -168,7 +168,10 @@ def _workers(workers: Sequence[Document], *, empty: bool) -> Condition:
 
 
 def _required(what: str, status: Document) -> Condition:
-    """Judge whether the evidence `what` is equal in each service of `living`. For outputs, one class is enough."""
+    """Judge whether the evidence `what` proves that the workers of each service in `living` are equal.
+
+    There are several classes of outputs. It is enough if one class is equal, and no other class diverged.
+    """
     classes = OUTPUTS_BY if what == "outputs" else (what,)
     by_service: dict[str, list[dict[str, Any]]] = {}
     for each in living(status):

@@ -1,8 +1,8 @@
 """A daemon in this process, and a guardian process that withdraws the daemon's orders if this process is killed.
 
-Owns: the directory, descriptors and group of a process with a daemon, and the guardian. Must not know: what the daemon
-does. Invariants: However the process ends, the daemon ends cleanly: its state is saved and its orders to workers are
-withdrawn. The guardian has no other task, and ends with the process that it guards.
+Owns: the directory, descriptors and group of a process that runs a daemon, and the guardian. Must not know: what the
+daemon does. Invariants: However the process ends, the daemon ends cleanly: its state is saved and its orders to workers
+are withdrawn. The guardian has no other task, and ends with the process that it guards.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _USUAL_GC = (700, 10, 10)
 
 
 def group() -> int | None:
-    """Return the group whose members may query the daemon; None without a group.
+    """Return the group whose members may query the daemon; None if there is no such group.
 
     Raises:
         DaemonRefused: the group does not exist.
@@ -72,9 +72,10 @@ def draining(
 
     Args:
         here: the runtime directory of the daemon.
-        group: the group whose members may query the daemon; None without a group.
+        group: the group whose members may query the daemon; None if there is no such group.
         numerics_bytes: the limit in bytes of the fingerprints in memory.
-        stays: whether workers that end cleanly leave their segments for the daemon; False if it only makes a recording.
+        stays: whether workers that end cleanly leave their segments for the daemon; False if the daemon only makes a
+            recording.
         targets: the receivers of alarms.
         serves_metrics: whether pages of metrics are made.
         metrics_textfile: the file for pages of metrics; None if no file is written.

@@ -29,7 +29,7 @@ def _if_known(write: Callable[[Any], str]) -> Callable[[Any], str]:
 
 
 def _short(hexadecimal: str) -> str:
-    """Format a 64-bit number that is usually small."""
+    """Format a 64-bit number without its leading zeros, because it is usually small."""
     return hexadecimal.lstrip("0") or "0"
 
 
@@ -161,7 +161,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _timed(records: Sequence[dict[str, Any]], newest_ns: int | None) -> list[dict[str, Any]]:
-    """Return the records with their time relative to the newest record, in microseconds (None without a time)."""
+    """Return the records, each with its time in microseconds relative to the newest record. None if it has no time."""
     times = (each["since_start_ns"] for each in records)
     return [
         each | {"at_us": None if time is None or newest_ns is None else (time - newest_ns) / 1_000}

@@ -24,7 +24,7 @@ _FORMATS = ("table", "json", "jsonl", "csv")
 
 
 class Screen(NamedTuple):
-    """The target of human text: its colours and its width. A pipe has the width None, and then nothing is cut."""
+    """The target of human text: its colours and its width. If it is a pipe, the width is None and nothing is cut."""
 
     width: int | None
     colour: bool
@@ -56,9 +56,9 @@ def emit(document: Document, output: str, *, table: Callable[[Screen], Iterable[
     Args:
         document: a document that is valid JSON, with its `schema_version`.
         output: the value from `output_options`.
-        table: returns the lines of human text, in which every string of a worker is escaped.
-        rows: the key of the list of rows for jsonl and csv; an empty list gives an empty csv, without titles. If None,
-            the document is the only row.
+        table: a function that returns the lines of human text. It must escape every string that comes from a worker.
+        rows: the key of the list of rows for jsonl and csv; an empty list gives an empty csv, without titles. If it is
+            None, the document is the only row.
     """
     elements = [document] if rows is None else document[rows]
     match output:

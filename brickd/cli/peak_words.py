@@ -1,8 +1,8 @@
 """Texts about peaks, shared by `calibrate`, `roofline` and the picture.
 
-Owns: how a lower bound, its reason and the load of a measurement are written. Must not know: how a peak is measured.
-Invariants: Strings are not escaped, so the caller escapes them. A lower bound is always marked, and its reason names
-the next command.
+Owns: the words for a lower bound, for its reason, and for other work during a measurement. Must not know: how a peak is
+measured. Invariants: Strings are not escaped, so the caller escapes them. A lower bound is always marked, and its
+reason names the next command.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def processors(number: float) -> str:
 
 
 def load(device: Mapping[str, Any], of: Collection[str] | None = None) -> str:
-    """Return a suffix about other work during the measurement; "" if there was none, or if it was not measured."""
+    """Return a suffix about other work during the measurement. "" if there was no other work, or no measurement."""
     evidence = [each for what, each in device["evidence"].items() if of is None or what in of]
     if any(each["under_load"] for each in evidence):
         others = max(each["others_processors"] for each in evidence if each["under_load"])

@@ -23,7 +23,7 @@ _COLUMNS = 80  # for a terminal that does not report its width
 
 
 def watch(seconds: float, passes: Passes = time.sleep) -> None:
-    """Show progress for `seconds`. `passes` waits for a part of this time, and returns true to stop."""
+    """Show progress for `seconds`. `passes` is called to wait for each part of this time; if it returns true, stop."""
     label = f"watching for {seconds:g} s whether a worker moves"
     with click.progressbar(length=_STEPS, label=label, file=sys.stderr, show_eta=False) as bar:
         for _ in range(_STEPS):

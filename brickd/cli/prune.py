@@ -111,7 +111,10 @@ def _dead(query: WorkersQuery) -> dict[str, str] | None:
 
 
 def _forget(dead: Mapping[str, str] | None, wanted: bool) -> int:
-    """Make the daemon forget dead workers, or its checkpoint if `wanted`; return the number of forgotten workers."""
+    """Make the daemon forget dead workers; return the number of forgotten workers.
+
+    If there is no daemon and `wanted` is true, remove the dead workers from the saved checkpoint.
+    """
     try:
         order = Forgetting(() if dead is None else tuple(dead.values()))
         forgotten: int = ask_daemon("forget", order, post=True)["forgotten"]

@@ -45,7 +45,7 @@ def asks(
             return verb(**{keyword: query}, **given)
 
         asking: Verb[Result] = with_query
-        # click lists the option that was declared last first.
+        # click lists the options in the reverse order of their declaration.
         for name, parameter in reversed(parameters(kind).items()):
             unless = default(kind, name)
             if not parameter.positional:
@@ -68,7 +68,7 @@ def _positional(kind: type[Query]) -> tuple[str, Parameter] | None:
 
 
 def _recordings(kind: type[Query], complete: Complete) -> Callable[[Verb[Result]], Verb[Result]]:
-    """Declare one argument that takes both recordings and the names of the query."""
+    """Declare one argument that takes recordings as well as the names that the query accepts."""
     positional = _positional(kind)
     metavar = " ".join(["[RECORDING]...", *([positional[1].metavar or ""] if positional else [])])
     return click.argument(

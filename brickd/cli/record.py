@@ -86,7 +86,7 @@ def _require_free(out: Path) -> None:
 
 
 def _following(first: Path) -> list[Path]:
-    """Return existing files whose names the later files of this recording would need."""
+    """Return the existing files that have a name which this recording would need for its later files."""
     numbers = re.compile(rf"{re.escape(first.name.removesuffix(SUFFIX))}\.[1-9][0-9]*{re.escape(SUFFIX)}")
     try:
         return sorted(path for path in first.parent.iterdir() if numbers.fullmatch(path.name))
@@ -176,7 +176,7 @@ def _signals(handler: Callable[[int, FrameType | None], object]) -> Iterator[Col
     """Handle the signals that would end this process; restore the old handlers at the end.
 
     Yields:
-            The handled signals. Signals that nohup or the shell of a script ignores are left out.
+            The handled signals. A signal is not handled if nohup or the shell of a script made this process ignore it.
     """
     handled = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
     before = {each: signal.signal(each, handler) for each in handled}

@@ -34,7 +34,7 @@ def fetch(recording: str, files: list[dict[str, Any]], first: Path) -> bool:
 
     Args:
         recording: the id of the recording.
-        files: the daemon's entries for the files; in each, the path is replaced by the new path.
+        files: the daemon's entries for the files. This function writes the new path of each file into its entry.
         first: the new path of the first file.
     """
     fetched = 0
@@ -61,7 +61,7 @@ def _stays(path: Path, recording: str) -> str:
 
 
 def _linked(path: Path, out: Path, asked: RecordedFile) -> bool:
-    """Move a file without a copy, if it belongs to this user and is on the same file system."""
+    """Move a file without copying it, if it belongs to this user and is on the same file system."""
     try:
         with open_recording(os.fspath(path)) as found:  # in another mount namespace, the path may be another file
             if (found.title.id.hex(), found.title.number) != (asked.recording, asked.number):

@@ -2,7 +2,8 @@
 
 Owns: the screen of distances, the file of the picture. Must not know: segments, how a distance is computed. Invariants:
 Bricks that are omitted, unknown or above their roof are counted. A message says if the peaks belong to another machine,
-were measured under load, are only lower bounds, or are lower than a rate that a brick reached. A column has one unit.
+were measured under load, are only lower bounds, or are lower than a rate that a brick reached. All figures in a column
+have the same unit.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def _render(found: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _cells(entries: Sequence[dict[str, Any]], peak_bounded: bool) -> list[dict[str, Any]]:
-    """Return the entries with their cells. Cells computed from a lower bound are marked; a column has one unit."""
+    """Return the entries with their cells. Cells that are computed from a lower bound have a mark."""
     total, to_gain = (units.durations(entry[of] for entry in entries) for of in ("total_ns", "to_gain_ns"))
     speed, roof = (units.counts(entry[of] for entry in entries) for of in ("flops_per_second", "roof_flops_per_second"))
     shown = []

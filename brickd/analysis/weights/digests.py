@@ -1,8 +1,8 @@
 """The digest of a worker's weights: equal for workers that hold the same tensors.
 
-Owns: when a worker has a digest, what it depends on. Must not know: replicas, screens. Invariants: A worker has no
-digest until it has read all its weights, so that a model that is being loaded has none. The digest depends on names,
-layers, experts, contents and the key of the checksums, not on the order of tensors or on the worker.
+Owns: when a worker has a digest, and what the digest depends on. Must not know: replicas, screens. Invariants: A worker
+has no digest until it has read all its weights, so that a model that is being loaded has none. The digest depends on
+names, layers, experts, contents and the key of the checksums, not on the order of tensors or on the worker.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _digest(weights: Weights, service: str, key: int, now: Sequence[int]) -> str
 
 
 class WeightDigests:
-    """The digests of all workers, computed again only after a change. Any thread may ask."""
+    """The digests of all workers, computed again only after a change. Any thread may call `of`."""
 
     def __init__(self, weights: Weights) -> None:
         self._weights = weights
@@ -59,7 +59,7 @@ class WeightDigests:
         self._found: Mapping[str, str] = {}
 
     def of(self, workers: Sequence[Worker]) -> Mapping[str, str]:
-        """Return the digests of the live workers among these, by uuid."""
+        """Return the digests of those of `workers` that are alive, by uuid."""
         of = [worker for worker in workers if worker.reading.alive and worker.reading.process["weights"]]
         with self._lock:
             seen = self._weights.news, [(each.reading.uuid, *_counts(each)) for each in of]

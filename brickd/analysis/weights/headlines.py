@@ -18,9 +18,9 @@ from brickd.base.units import called, plural
 class Headline(NamedTuple):
     """A sentence about what is wrong with a worker.
 
-    found: the worker; if several workers disagree, the first one that no earlier headline names. rows: the differing
-    tensors of the worker, by layer and name.
-        rows: its tensors, by layer and name.
+    Attributes:
+        found: the worker. If several workers disagree, it is the first one that no earlier headline names.
+        rows: the tensors in which the worker differs, by layer and name.
     """
 
     found: ComparedWorker
@@ -59,13 +59,13 @@ def _headline(verdict: WeightsVerdict, found: ComparedWorker) -> Headline:
 
 
 def _which(row: Differing, rows: int, tensors: int) -> str:
-    """Describe the first differing tensor, and how many of all tensors differ."""
+    """Name the first tensor that differs, and say how many of all tensors differ."""
     named, of = called(*row.tensor), plural(tensors, "tensor")
     return f"{named}, 1 of {of}" if rows == 1 else f"{rows} of {of}, first in {named}"
 
 
 def _how_unlike(row: Differing) -> str:
-    """Describe the first disagreeing worker whose dtype or shape differs from that of the reference."""
+    """Describe the first worker that disagrees and has a tensor of another dtype or shape than the reference."""
     unlike_rows = ((outlier.worker, unlike(row, outlier)) for outlier in row.outliers)
     return next((f" ({worker}: {form})" for worker, form in unlike_rows if form), "")
 
@@ -84,7 +84,7 @@ def how_far(row: Differing, outlier: WeightOutlier) -> str:
 
 
 def unlike(row: Differing, outlier: WeightOutlier) -> str:
-    """Describe dtype and shape if they differ from those of the reference, or say that the tensor is missing."""
+    """Say how the dtype and shape differ from the reference, or say that the tensor is missing."""
     of, wanted = outlier.held, row.wanted
     if of is None:
         return "lacks it"
@@ -97,7 +97,10 @@ def unlike(row: Differing, outlier: WeightOutlier) -> str:
 
 
 def _form(of: TensorContent, other: TensorContent) -> str:
-    """Return the dtype and shape of `of` if they differ from those of `other`; at most 6 dimensions are shown."""
+    """Return the dtype of `of` if `other` has a different dtype, and its shape if `other` has a different shape.
+
+    At most 6 dimensions are shown.
+    """
     dtype = of.dtype if of.dtype != other.dtype else ""
     shape = ("×".join(map(str, of.shape)) or "scalar") if of.shape != other.shape else ""
     return f"{dtype} {shape}".strip()

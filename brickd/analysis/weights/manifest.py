@@ -47,7 +47,7 @@ class ExpectedContent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The content of a manifest; `key` is the name of the checksums' key, None without a key."""
+    """The content of a manifest. `key` is the name of the key of its checksums, or None if they have no key."""
 
     key: str | None
     service: str

@@ -1,7 +1,8 @@
 """Compares workers with a manifest.
 
 Owns: the result as a document. Must not know: where workers' weights come from, files, screens. Invariants: Only
-checksums with the key of the manifest are compared. Tensors that were not compared are counted for each reason.
+checksums with the key of the manifest are compared. For each reason, the result has the number of tensors that were not
+compared.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from brickd.errors import BrickdError
 
 
 def against(manifest: Manifest, document: Document) -> dict[str, Any]:
-    """Compare all workers in a document of the view `weights`, which must have all tensors, with a manifest.
+    """Compare all workers in a document of the view `weights` with a manifest. The document must list all tensors.
 
     Raises:
-        BrickdError: all checksums of the workers have another key than the manifest.
+        BrickdError: there are workers, but none of them has the key of the manifest.
     """
     workers = [worker for worker in document["workers"] if worker["tensors"]]
     if workers and all(worker["key"] != manifest.key for worker in workers):

@@ -24,7 +24,7 @@ from brickd.model.workers import Worker
 
 
 def watching(workers: Sequence[Worker]) -> list[Worker]:
-    """Return the workers of services with a worker that watches weights."""
+    """Return all workers of each service in which at least one worker watches its weights."""
     services = {worker.service for worker in workers if worker.reading.process["weights"]}
     return [worker for worker in workers if worker.service in services and worker.together == 1]
 
@@ -40,7 +40,7 @@ class Weighing:
         self._at_ns = 0
 
     def judged(self, workers: Sequence[Worker]) -> Sequence[WeightsVerdict]:
-        """The verdicts on the services with a worker that watches weights."""
+        """The verdicts on the services in which at least one worker watches its weights."""
         of = watching(workers)
         with self._lock:
             now_ns, seen = time.monotonic_ns(), (self._weights.changes, [_about(worker) for worker in of])
@@ -51,7 +51,7 @@ class Weighing:
 
 
 def _about(worker: Worker) -> tuple[object, ...]:
-    """Return everything about a worker on which the result of a comparison depends."""
+    """Return everything about a worker that can change the result of a comparison."""
     process = worker.reading.process
     counts = process["weights"], process["scans"], process["key"], refused(worker)
     return worker.name, worker.reading.uuid, worker.reading.alive, plan(worker), *counts
@@ -65,7 +65,7 @@ class Scales:
         self._differ: dict[tuple[str, str], ComparedWorker] = {}
 
     def take(self, snapshot: Snapshot) -> None:
-        """Report changes in services that have a live worker."""
+        """Report each change of the verdict on a worker, in services that have a live worker."""
         workers = snapshot.survey.workers
         living = {each.service for each in workers if each.reading.alive}
         judged = [each for each in self._weighing.judged(workers) if each.service in living]

@@ -7,16 +7,17 @@ Invariants:
 - Tensors are compared exactly, and only within one service, shard and key.
 - Tensors of two generations are never reported as different, but may be found equal, because each worker counts
   generations from its own start.
-- A tensor of another dtype or shape differs, because the worker's output differs. A tensor also differs if a worker
-  does not have it after it has read all its weights.
+- A tensor with another dtype or shape counts as different, because it changes the worker's output. A tensor that is
+  missing also counts as different, once the worker has read all its weights.
 - The majority of three or more workers decides which workers are outliers. Without a majority, the outliers are the
-  workers whose tensors changed in place. If there are none, the outliers are the workers that hold another shard's
-  tensors.
+  workers whose tensors changed in place. If no tensor changed in place, the outliers are the workers that hold another
+  shard's tensors.
 - The order of workers changes only the order of the findings.
 
-A missing tensor counts as a difference, because no other evidence shows that a worker loaded a model without its
-scales. But a correct worker may also lack a tensor: a pipeline stage that does not declare its coordinates, or a worker
-without the adapter that its replica has. Such workers should declare their coordinates or name the generation.
+A missing tensor counts as a difference, because it may be the only sign that a worker loaded a model without its
+scales. But a correct worker may also lack a tensor. It may be a pipeline stage that does not declare its coordinates,
+or its replica may have an adapter that it does not have. Such workers should declare their coordinates or name the
+generation.
 """
 
 from __future__ import annotations
@@ -134,16 +135,17 @@ def _found(weights: Weights, worker: Worker, alike: Alike | None) -> ComparedWor
 
 
 def refused(worker: Worker) -> int:
-    """Return an upper bound of the number of a worker's unreadable tensors, once it has read all its weights.
+    """Return an upper bound for the number of tensors that a worker cannot read; 0 until it has read all its weights.
 
-    The worker counts an unreadable tensor at each attempt. The count includes tensors that only get checksums.
+    It is only a bound, because the worker counts a tensor again each time it fails to read it. The count
+    includes tensors that only get checksums.
     """
     process = worker.reading.process
     return min(process["weights"], process["tensors_refused"]) if process["scans"] else 0
 
 
 class _Shard:
-    """The comparison of the workers of one shard and key, tensor by tensor."""
+    """Compares the workers that have the same shard and key, tensor by tensor."""
 
     def __init__(self, weights: Weights, service: str, group: Group, alone: str) -> None:
         self._weights, self._service, self._group, self._alone = weights, service, group, alone
@@ -156,7 +158,7 @@ class _Shard:
                 self._judge(number, tensor)
 
     def _is_equal(self, number: int) -> bool:
-        """Return whether all workers hold an equal tensor of one generation (the usual case); if so, count it."""
+        """Return whether all workers hold an equal tensor of one generation (the usual case). If so, count it."""
         first, *others = self._group
         now = first.now(number)
         if not now or any(each.now(number) != now for each in others):
@@ -238,9 +240,9 @@ def _of_one_shape(one: bytes, other: bytes) -> bool:
 
 
 def _decided(number: int, contents: Mapping[int, Sequence[Alike]]) -> tuple[Why, int]:
-    """Return the reason and the content of the reference; content 0 if most workers do not have the tensor.
+    """Return the reason and the content of the reference. The content is 0 if most workers do not have the tensor.
 
-    A worker without the tensor has no vote on its content.
+    A worker that does not have the tensor has no vote on its content.
     """
     held = {now: classes for now, classes in contents.items() if now}
     lacking, holding = size(contents.get(0, ())), sum(map(size, held.values()))
@@ -254,7 +256,7 @@ def _decided(number: int, contents: Mapping[int, Sequence[Alike]]) -> tuple[Why,
 
 
 def _among(number: int, contents: Mapping[int, Sequence[Alike]]) -> tuple[Why, int]:
-    """Return the reason and the reference, chosen from the workers that hold the tensor."""
+    """Return the reason and the reference. Only the workers that hold the tensor decide."""
     count = sum(map(size, contents.values()))
     most = max(contents, key=lambda now: size(contents[now]))
     if count > 2 and 2 * size(contents[most]) > count:

@@ -1,8 +1,8 @@
-"""Asks the workers that findings name to read their weights again.
+"""Decides which workers should read their weights again, because a finding names them.
 
 Owns: which workers are due (once for each finding that names them), and the rate limit. Must not know: how a worker is
 asked, segments. Invariants: A worker is due at most once a minute; further findings wait until the minute is over. Any
-thread may call these classes. Findings of an earlier daemon do not count.
+thread may call these classes. No worker becomes due because of a finding of an earlier daemon.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Rescans:
         self._seen: object = None
 
     def look(self, findings: Mapping[ServiceSite, DivergentSite]) -> None:
-        """Take the findings of the comparison of equal inputs; a mapping that was already taken is skipped."""
+        """Take the findings for calls with equal inputs. Do nothing if this mapping was already taken."""
         if findings is self._seen:
             return
         self._seen = findings
@@ -54,7 +54,7 @@ class Rescans:
             self.name(each.place, each.place.service, _workers(each), f"{where(each.place)} differs")
 
     def look_born(self, births: Collection[BornAt]) -> None:
-        """Take the births of NaN and infinities. A birth at a new site makes its worker due."""
+        """Take the places where NaN or infinities were born. Each place that is new makes its worker due."""
         before, self._born = self._born, frozenset(births)
         with self._lock:
             for each in (each for each in births if each not in before):
@@ -68,13 +68,13 @@ class Rescans:
             self._named[about] = frozenset(workers)
 
     def retain(self, services: Collection[str]) -> None:
-        """Forget the findings about weights of all services except these."""
+        """Forget the findings about weights, except those about these services."""
         with self._lock:
             for gone in [about for about in self._named if isinstance(about, str) and about not in services]:
                 del self._named[gone]
 
     def due(self, now_ns: int) -> Sequence[Due]:
-        """Return the workers that are due. From now on, these workers count as asked."""
+        """Return the workers that are due, and remember that they have been asked."""
         with self._lock:
             self._asked_ns = {uuid: at_ns for uuid, at_ns in self._asked_ns.items() if now_ns - at_ns < APART_NS}
             groups: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -93,13 +93,13 @@ def _workers(finding: DivergentSite) -> frozenset[str]:
 
 
 class WeightDoubts:
-    """Takes snapshots, and marks the workers whose weights differ or disagree as due."""
+    """Takes snapshots. A worker becomes due if its weights differ or disagree."""
 
     def __init__(self, weighing: Weighing, rescans: Rescans) -> None:
         self._weighing, self._rescans = weighing, rescans
 
     def take(self, snapshot: Snapshot) -> None:
-        """Mark the workers of a snapshot whose weights differ or disagree as due."""
+        """Make those workers due whose weights differ or disagree in this snapshot."""
         judged = self._weighing.judged(snapshot.survey.workers)
         self._rescans.retain({each.service for each in judged})
         for each in judged:

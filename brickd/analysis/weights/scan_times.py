@@ -1,4 +1,4 @@
-"""When a worker read its weights: which tensors it reads again, and the time between its scans.
+"""When a worker read its weights, which tensors it reads again, and how much time passes between its scans.
 
 Owns: the estimate of the time between scans, the limits of the plan in a worker's segment. Must not know: contents of
 tensors, other workers, screens. Invariants: Tensors that are read only at load do not affect the times of the others.
@@ -17,7 +17,7 @@ from brickd.model.workers import Worker
 
 RESCAN_NS = 300_000_000_000  # the agent's default time from one scan to the next; the host may set another
 _RESCAN_TIMES = 200  # the next scan waits this many times the duration of the last one, if that is longer
-# The longest time that a host can set, 1e9 s. Longer times in a worker's memory are reduced to it.
+# The longest time that a host can set, 1e9 s. A longer time in a worker's memory is reduced to this.
 PERIOD_MAX_NS = 1_000_000_000_000_000_000
 
 
@@ -25,10 +25,10 @@ class ScanTimes(NamedTuple):
     """The times at which a worker read its weights. A set of tensors is an integer with one byte (0 or 1) per tensor.
 
     Attributes:
-        age_ns: the time since the oldest last reading of any tensor; None if unknown.
-        rescanned_age_ns: the same for only the tensors that are not in `at_load`; None if unknown or without such
-            tensors.
-        every_ns: the time between scans that the host set; 0 if it set none.
+        age_ns: how long ago the tensor with the oldest reading was read; None if unknown.
+        rescanned_age_ns: the same, but without the tensors in `at_load`; None if it is unknown, or if all known tensors
+            are in `at_load`.
+        every_ns: the time between scans that the host set; 0 if the host set none.
         interval_ns: the time between scans as estimated from the readings.
         at_load: the known tensors that the host reads only at load.
         unrepeated: the known tensors that the worker did not read again after their load.
@@ -43,7 +43,7 @@ class ScanTimes(NamedTuple):
 
     @property
     def period_ns(self) -> int:
-        """The time between scans: as planned, or longer if the readings show that."""
+        """The time between scans. It is the planned time, or a longer one if the readings show that it is longer."""
         return max(self.every_ns or RESCAN_NS, self.interval_ns)
 
     @property
@@ -53,17 +53,17 @@ class ScanTimes(NamedTuple):
 
     @property
     def load_only(self) -> int:
-        """The known tensors that are read only at load: as planned, or because no further scan came."""
+        """The known tensors that are read only at load, because the host wants this or because no further scan came."""
         return self.at_load | (self.unrepeated if self.overdue else 0)
 
     def later(self, by_ns: int) -> ScanTimes:
-        """These times, `by_ns` later and without a new reading."""
+        """The times as they are `by_ns` later, if the worker has read nothing since."""
         age_ns, rescanned_age_ns = (None if age is None else age + by_ns for age in self[:2])
         return self._replace(age_ns=age_ns, rescanned_age_ns=rescanned_age_ns)
 
 
 def scan_times(worker: Worker, holds: Holds) -> ScanTimes:
-    """Return the times of a worker that has these tensors."""
+    """Return when a worker read its weights. `holds` are the worker's tensors."""
     reading, scans = worker.reading, worker.reading.process["scans"]
     every_ns, once = plan(worker)
     known = _set(map(bool, holds.now))
@@ -89,7 +89,7 @@ def scan_times(worker: Worker, holds: Holds) -> ScanTimes:
 
 
 def plan(worker: Worker) -> tuple[int, int]:
-    """Return the time between scans that the host set (0: none), and the number of weights read only at load."""
+    """Return the time between scans that the host set, or 0, and the number of weights that are read only at load."""
     lanes = (lane for number, lane, _ in worker.reading.lanes if number == 0)
     every_ns, once = next(((lane["weights_every"], lane["weights_once"]) for lane in lanes), (0, 0))
     return min(PERIOD_MAX_NS, every_ns), once
@@ -100,7 +100,7 @@ def _set(flags: Iterable[bool]) -> int:
 
 
 def _oldest(holds: Holds, count: int) -> int:
-    """The `count` known tensors whose last reading is the oldest. All other tensors were read again later."""
+    """The `count` known tensors that were read longest ago. All other tensors were read again later."""
     flags = bytearray(len(holds))
     for number in sorted(holds.numbers(), key=holds.ticks.__getitem__)[:count] if count else ():
         flags[number] = 1
@@ -110,9 +110,9 @@ def _oldest(holds: Holds, count: int) -> int:
 def _interval(ticks: list[int], first: list[int], scans: int, *, planned: bool) -> float:
     """The ticks from one scan to the next, estimated from the times of the readings; 0 if unknown.
 
-    Just after the scan at load, this time cannot be estimated, because no weight was read twice. If the host set none,
-    the next scan begins after 200 times the duration of the scan at load. A scan in small parts between the worker's
-    steps can take as long as the whole time from one scan to the next.
+    Just after the scan at load, this time cannot be estimated, because no weight was read twice. If the host set no
+    time between scans, the next scan begins after 200 times as long as the scan at load took. A scan that is done in
+    small parts between the worker's steps can take as long as the whole time from one scan to the next.
     """
     if scans < 2 or ticks == first:  # no tensor was read twice: only the duration of the scan at load is known
         return 0 if planned else _RESCAN_TIMES * (max(first) - min(first))

@@ -21,7 +21,7 @@ _OF_A_REPLICA = re.compile(r"(dp|cp|sp)\d+")  # context and sequence ranks have 
 
 
 def shard_of(coordinates: str) -> str:
-    """Return the coordinates without `dp`, `cp` and `sp`, and without a first part that does not identify a shard.
+    """Return the coordinates without `dp`, `cp` and `sp`. The first part is left out if it does not identify a shard.
 
     >>> shard_of("0.tp3.pp1"), shard_of("tp3"), shard_of("dp1.tp0"), shard_of("0.cp1.tp2"), shard_of("blue")
     ('pp1.tp3', 'tp3', 'tp0', 'tp2', '')
@@ -37,11 +37,12 @@ def shards_of(workers: Iterable[Worker]) -> dict[str, str]:
 
 
 class Alike:
-    """Workers of one shard and key with the same known tensors.
+    """A group of workers that have the same shard, the same key and the same known tensors.
 
     Attributes:
-        whole: the generation of all their tensors, if they have read all; None if tensors may still be missing.
-        counts: counts of tensors, keyed by the field of `ComparedWorker` to which each is added.
+        whole: the generation of all tensors, if the workers have read all of them; None if tensors may still be
+            missing.
+        counts: numbers of tensors. The key is the field of `ComparedWorker` to which the number is added.
         reasons: why tensors were not compared, each with the number of tensors.
         elsewhere: the other shard whose tensors the workers hold; None if they hold those of their own shard.
     """
@@ -77,7 +78,7 @@ class Alike:
 
 
 def without_gone(holds: Holds, watched: int) -> Holds:
-    """Return the tensors that the worker still watches. Those whose last reading is the oldest are dropped."""
+    """Return the tensors that the worker still watches. If more are known, those read longest ago are left out."""
     if not 0 < watched < holds.known:
         return holds
     left = holds.copy()

@@ -102,7 +102,7 @@ class Weights:
         return number
 
     def _of(self, uuid: str, service: str) -> tuple[Tensors, Holds]:
-        """Return the tensors of a service and the tensors of a worker. For an unknown worker, create them."""
+        """Return the tensors of a service and the tensors of a worker. They are new and empty if they were unknown."""
         tensors, holds = self._tensors.get(service), self._workers.get(uuid)
         return Tensors() if tensors is None else tensors, Holds(service) if holds is None else holds
 
@@ -141,8 +141,8 @@ class Weights:
     def lose(self, uuid: str, records: int, until: int | None = None) -> None:
         """Count lost records of a worker; each may have been a record of its weights.
 
-        All lost records were written before the worker's tick `until`. So tensors that the worker read later are known.
-        None if the tick is unknown.
+        All lost records were written before the worker's tick `until`, so a tensor that the worker read later is known.
+        `until` is None if the tick is unknown.
         """
         with self._lock:
             holds = self._workers.get(uuid)

@@ -24,7 +24,7 @@ class Tensor(NamedTuple):
     expert: int
 
     def numbers(self) -> dict[str, int | None]:
-        """Layer and expert as JSON; null without one."""
+        """The layer and the expert as JSON. Each is null if the tensor has none."""
         return {"layer": or_none(self.layer), "expert": or_none(self.expert)}
 
 
@@ -39,7 +39,7 @@ class Tensors:
         self._text = ""
 
     def number(self, tensor: Tensor) -> int | None:
-        """Return the index of a tensor. A new tensor gets a new index; None if the limit is reached."""
+        """Return the index of a tensor. A new tensor gets a new index, or None if the limit is reached."""
         key = site_digest(tensor.name, tensor.layer), tensor.expert
         number = self.numbers.get(key)
         if number is None and len(self.all) < TENSORS_MAX:

@@ -46,8 +46,8 @@ class Differing(NamedTuple):
     """A tensor that differs between workers in content or form, or is missing in some of them.
 
     Attributes:
-        why: how the outliers are identified: by the majority ("outlier") or by a change in place ("changed"). For
-            "disagree", they cannot be identified, and the first worker is the reference.
+        why: how the outliers are identified: by the majority ("outlier") or by a change in place ("changed"). If it is
+            "disagree", the outliers cannot be identified, and the first worker is the reference.
         reference: the content with which the others are compared; empty if most workers do not have the tensor.
         agree: the workers with the reference; empty if a worker without replicas changed the tensor in place.
         outliers: the other workers.
@@ -97,7 +97,7 @@ class ComparedWorker(NamedTuple):
         shard: the shard that the worker declares.
         known: the number of tensors with a known content.
         watched: the number of tensors whose changes the worker reports.
-        scans: how often the worker has read all its tensors.
+        scans: how many times the worker has read all its tensors.
         generation: the newest generation of its weights.
         times: when the worker read its weights.
         key: the name of the key of its checksums.
@@ -193,14 +193,14 @@ class WeightsVerdict(NamedTuple):
 
     @property
     def age_ns(self) -> int | None:
-        """The time since every compared worker had read all its tensors; None if unknown."""
+        """Every compared worker has read all its tensors within this time; None if unknown."""
         ages = [times.age_ns for times in self._times()]
         known = [age for age in ages if age is not None]
         return max(known) if len(known) == len(ages) and known else None
 
     @property
     def rescanned_age_ns(self) -> int | None:
-        """The same time for the tensors that are read again after the load; None if unknown or if there are none."""
+        """The same for the tensors that are read again after the load; None if unknown, or if there are none."""
         ages = [times.rescanned_age_ns for times in self._times() if not times.overdue]
         return None if self.age_ns is None else max((age for age in ages if age is not None), default=None)
 
@@ -213,7 +213,7 @@ class WeightsVerdict(NamedTuple):
         return [worker.times for worker in self.workers if worker.compared or worker.differing]
 
     def reasons(self) -> Counter[str]:
-        """Return, for each reason, the number of tensors of all workers that were not compared."""
+        """For each reason, return how many tensors were not compared, summed over all workers."""
         return sum((Counter(worker.reasons) for worker in self.workers), Counter())
 
     def later(self, by_ns: int) -> WeightsVerdict:

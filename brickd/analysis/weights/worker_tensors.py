@@ -33,7 +33,7 @@ class Holds:
         self.first_ticks, self.firsts, self.named = array("Q"), array("I"), array("B")
 
     def columns(self) -> tuple[array[int], ...]:
-        """Return the columns in the order of the reader's `weights_put`."""
+        """Return the columns in the order in which the reader's `weights_put` takes them."""
         return self.generations, self.ticks, self.now, self.first_ticks, self.firsts, self.named
 
     def __len__(self) -> int:
@@ -54,12 +54,13 @@ class Holds:
             column.frombytes(bytes(rows * column.itemsize))
 
     def put(self, records: bytes, numbers: array[int], contents: array[int], uses: array[int]) -> tuple[int, list[int]]:
-        """Add records of tensors that have rows.
+        """Add records. Their tensors must already have rows.
 
         Args:
             records: the records of weights.
             numbers: the index of each record's tensor; a record with an index below 0 is skipped.
-            contents: the id of each record's content; 0 (there was no room for it) makes the tensor unknown.
+            contents: the id of each record's content. It is 0 if there was no room for the content; the tensor then
+                becomes unknown.
             uses: for each content, the number of references to it.
 
         Returns:

@@ -1,8 +1,8 @@
 """The plain tree of an execution graph, as in the predecessor's book.
 
-Owns: the glyphs and the order of the tree, the text of a node. Must not know: where the nodes come from; they have the
-keys of `brickd tree --json`, and this file is also `brickd/cli/plain_tree.py`. Invariants: the same nodes give the same
-text; a time given by the host has priority over a measured time, which differs in each run.
+Owns: the glyphs and the order of the tree, the text of a node. Must not know: where the nodes come from. They have the
+keys of `brickd tree --json`, because `brickd/cli/plain_tree.py` is a link to this file. Invariants: the same nodes give
+the same text; a time given by the host has priority over a measured time, which differs in each run.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def text(node: Mapping[str, Any]) -> str:
 
 
 def stated_or_measured_ns(node: Mapping[str, Any]) -> int | None:
-    """Return the time that the host gave, or else the measured time; None: unknown."""
+    """Return the time that the host gave, or the measured time if the host gave none. None if both are unknown."""
     stated = node["stated"]
     total_ns: int | None = stated["total_ns"] if stated and stated["total_ns"] else node["total_ns"]
     return total_ns
