@@ -1,7 +1,7 @@
 """Files that a user gave as recordings although they are not recordings.
 
-Owns: the description of a file that is not a recording. Must not know: verbs, workers. Invariants: Nothing is raised
-and nothing blocks, because a pipe is not opened. At most a KiB is read.
+Owns: the description of a file that is not a recording. Must not know: verbs, workers. Invariants: No function here
+raises an exception. No function blocks either: a pipe is never opened. At most a KiB is read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _KINDS = (
 
 
 def what_it_is(word: str) -> str | None:
-    """Describe the file with this path; None if there is no such file and no recording can have this name."""
+    """Describe the file with this path.
+
+    Return None if there is no such file, unless its name is that of a recording.
+    """
     if parted([word])[0]:
         return RECORDING if os.path.lexists(word) else MISSING
     try:
@@ -41,7 +44,10 @@ def what_it_is(word: str) -> str | None:
 
 
 def named_files(words: Iterable[str | None]) -> str:
-    """Return the beginning of an error that tells which of these words are files, and of which kind; "" if none is."""
+    """Return the beginning of an error message.
+
+    It says which of these words are files, and what kind of file each one is. Return "" if none of the words is a file.
+    """
     kinds = {word: kind for word in words if word and (kind := what_it_is(word)) is not None}
     return "".join(f"{word} is {kind}, expected a recording (brickd record -o FILE): " for word, kind in kinds.items())
 

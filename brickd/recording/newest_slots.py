@@ -1,7 +1,7 @@
 """The newest slots of a worker's rings.
 
 Owns: the number of slots that are kept. Must not know: the origin and the content of slots. Invariants: The slots of a
-ring have no gap and start with a record. Only a few more slots than requested are in memory.
+ring have no gap and start with a record. Memory holds only a few more slots than the caller requested.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from brickd.recording.chunks import RingRecords
 from brickd.shm import _reader
 from brickd.shm.records import SLOT_BYTES
 
-# At least this many slots are kept, because a record may have several slots, and other records may be in between.
+# Always keep at least this many slots. A record may take several slots, and records of other kinds may come between the
+# records that the caller wants.
 _SLOTS_MIN = 1024
 
 

@@ -1,7 +1,7 @@
 """The fingerprints and weights of a recording, and how many of them are missing.
 
-Owns: how many records are missing. Must not know: how a checksum is joined, which snapshot is shown. Invariant: missing
-records are counted as lost, so they are never reported as equal.
+Owns: how many records are missing. Must not know: how the two parts of a split checksum are joined, which snapshot is
+shown. Invariant: missing records are counted as lost. They are never reported as if they were equal.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ def add(files: Sequence[FileIndex], of: Sequence[Worker], numerics: Numerics, ma
 
 
 def _unrecorded(checked: Checked, readings: Mapping[str, Reading]) -> dict[str, int]:
-    """Return, for each uuid, how many records of any kind are missing for another reason than a full ring.
+    """Return how many records of each worker are missing for a reason other than a full ring.
 
     Each attempt to record has a number, and the worker counts the attempts for which a ring had no room. All other
-    missing records were in the ring, but were damaged, or there was no room for them in memory or on the disk.
+    missing records did reach the ring. They were then damaged, or there was no room for them in memory or on the disk.
+    The result has the workers' uuids as keys, and counts records of all kinds.
     """
     missing: dict[str, int] = {}
     for uuid, lost in checked.lost.items():

@@ -50,7 +50,10 @@ class RecordedSegment:
         }
 
     def ring(self, lane: int, *, events: bool, newest: int) -> tuple[int, bytes]:
-        """Return the newest slots that were recorded without a gap: the position of the first slot, and the slots."""
+        """Return the newest slots that were recorded without a gap.
+
+        The position of the first slot comes first in the result.
+        """
         if self._tails is None or self._tails.newest < newest:
             self._tails = self._read_tails(newest)
         return self._tails.ring(lane, events=events)

@@ -1,8 +1,8 @@
 """The redaction of snapshots, events and weights for a recording.
 
 Owns: which data is removed from them. Must not know: records (the spool redacts these), files, when data is written.
-Invariants: An event keeps its text only if the text has no tensors, steps or positions. Weights are redacted in the
-same way as records of weights, with the same new keys.
+Invariants: An event keeps its text only if the text mentions no tensors, steps or positions. Weights are redacted in
+the same way as records of weights, with the same new keys.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from brickd.model.event_log import Event
 from brickd.model.survey_snapshot import Snapshot
 from brickd.shm import _reader
 
-# The kinds of events whose texts contain nothing but workers, services, bricks and files, and counts of these.
+# The kinds of events whose texts mention only workers, services, bricks and files, and how many of them there are.
 _TOLD = frozenset(
     {
         "blind", "break", "checkpoint_failed", "checkpoint_written", "daemon_started", "day_failed", "quarantined",
@@ -36,7 +36,10 @@ def event(of: Event) -> Event:
 
 
 def snapshot(of: Snapshot, key_name: Callable[[int], int]) -> Snapshot:
-    """Return a copy of the snapshot. The names of checksum keys are replaced, as they are in the records."""
+    """Return a copy of the snapshot.
+
+    The names of checksum keys are replaced, just as they are replaced in the records.
+    """
     workers = []
     for worker in of.survey.workers:
         process = worker.reading.process

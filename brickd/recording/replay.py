@@ -1,4 +1,4 @@
-"""A recording as a data source of views, in place of the machine.
+"""A recording that serves as the data source of views. It takes the place of the machine.
 
 Owns: which snapshot is shown, and the notes on the recording. Must not know: views, how chunks are stored in a file.
 Invariants: A view builds the document that it would have built at the time of the snapshot. Damaged, cut or missing
@@ -57,7 +57,7 @@ class Backwards:
 
 
 def nearer(one: Snapshot | None, other: Snapshot, at_ns: int) -> Snapshot:
-    """Return the one of two snapshots that is nearer to a time; if both are equally near, the earlier one."""
+    """Return whichever of two snapshots is nearer to a time. If both are equally near, return the earlier one."""
     return other if one is None or abs(other.at_ns - at_ns) < abs(one.at_ns - at_ns) else one
 
 
@@ -81,7 +81,7 @@ class RecordedSources(NamedTuple):
 
 
 class Replay:
-    """A recording as a world, with the events that were logged during the recording."""
+    """A recording that views can use as a world. Its events are those that were logged during the recording."""
 
     source: Source = "recording"
 
@@ -103,7 +103,7 @@ class Replay:
         return self._backwards.first(self._back + count)[self._back :]
 
     def before(self) -> Replay:
-        """Return the recording one snapshot earlier; raise RecordingRefused if there is none."""
+        """Return a replay that shows the previous snapshot. Raise RecordingRefused if there is no previous snapshot."""
         if len(self._last(2)) < 2:
             raise RecordingRefused(
                 self._files[-1].form.path, "has 1 snapshot, expected 2 to see which workers move: record for longer"
@@ -135,11 +135,15 @@ class Replay:
         return windows.over(of, self._shown().snapshot.now_ns, length_ns)
 
     def at_ns(self) -> int:
-        """Return when the shown snapshot was taken, since 1970."""
+        """Return the time at which the shown snapshot was taken, in nanoseconds since 1970."""
         return self._shown().snapshot.at_ns
 
     def day(self, began_ns: int, ended_ns: int) -> DaySlot | None:
-        """Return the work between the snapshots nearest to these times; for a shorter period, around its middle."""
+        """Return the work between the two snapshots that are nearest to these times.
+
+        If one snapshot is nearest to both times, return the work between the two snapshots around the middle of the
+        period.
+        """
         began: Snapshot | None = None
         ended: Snapshot | None = None
         for each in self._snapshots():
@@ -150,7 +154,10 @@ class Replay:
         return next(self._around((began_ns + ended_ns) // 2), None)
 
     def day_slots(self, began_ns: int, ended_ns: int, *, work: bool) -> Iterator[DaySlot]:
-        """Yield the work between each two snapshots whose middle is in this period, or around the period's middle."""
+        """Yield the work between each pair of consecutive snapshots whose midpoint is in this period.
+
+        If there is no such pair, yield the work between the two snapshots around the middle of the period.
+        """
         tables = SlotTables()
         found = False
         for before, after in itertools.pairwise(self._snapshots()):
@@ -232,7 +239,7 @@ class Replay:
 
     @property
     def _begun(self) -> Beginning | None:
-        """Return the beginning, from the first file in which it is valid."""
+        """Return the beginning of the recording. It is taken from the first file in which it is valid."""
         return next((file.beginning for file in self._files if file.beginning is not None), None)
 
     @property
@@ -242,7 +249,7 @@ class Replay:
 
     @property
     def values(self) -> bool:
-        """Whether the recording has other data of tensors in addition to their checksums."""
+        """Whether the recording contains more about tensors than their checksums."""
         return any(file.beginning is not None and file.beginning.values for file in self._files)
 
     def now_ns(self) -> int:
@@ -279,7 +286,7 @@ class Replay:
             yield f"{last.form.path}: the recording continues in the next file"
 
     def _counts(self) -> RecordingCounts:
-        """Return the counts of the recording at its end; if it has no end, the last known counts."""
+        """Return the counts at the end of the recording. If it has no end, return the last counts that are known."""
         ending = self._files[-1].ending
         if ending is not None:
             return ending.counts
@@ -304,7 +311,7 @@ class Replay:
 
 @contextlib.contextmanager
 def opened_files(paths: Sequence[str], reads: Reads = unreported) -> Iterator[list[Form]]:
-    """Open the files of one recording, given in any order, and return them in their order.
+    """Open the files of one recording, and return them in the order of their numbers. The paths may have any order.
 
     Raises:
         RecordingRefused: a file is not a recording, or the files belong to different recordings.

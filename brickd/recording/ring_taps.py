@@ -17,7 +17,7 @@ _REPLY_BYTES_MAX = 1 << 22
 
 
 class Rings:
-    """The rings of the recorded workers. Changes need the roster's lock.
+    """The rings of the recorded workers. A thread must hold the roster's lock to change them.
 
     `names`: the workers to record; all if empty. `spans`: whether each span is recorded in detail.
     """
@@ -44,7 +44,7 @@ class Rings:
         drain.record_into(self._spool, self._numbers[uuid])
 
     def written(self, numbers: Iterable[int]) -> bytes:
-        """Encode a chunk that has the workers with these ids. Any thread may call this."""
+        """Encode a chunk that tells which workers have these ids. Any thread may call this."""
         return plain({self._uuids[number]: number for number in sorted(numbers)}).encode()
 
 

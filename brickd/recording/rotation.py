@@ -2,7 +2,7 @@
 
 Owns: the names of the files, when a file is full, which files are kept. Must not know: what the files contain.
 Invariants: No existing file is overwritten. The number of kept files is limited, and removed files are counted. A file
-is locked as long as its writer is alive and writes the file.
+is locked as long as its writer lives and is still writing to it.
 """
 
 from __future__ import annotations
@@ -118,9 +118,9 @@ class Volumes:
         return self.file.left_bytes < self.limit_bytes // _SPARE
 
     def look(self) -> None:
-        """Clear the trouble if no write failed since the last call. Call this after a large write.
+        """Clear `trouble` if no write has failed since the last call. Call this after a large write.
 
-        A small write must not clear the trouble, because it may find room where a large one does not.
+        A small write must not clear `trouble`, because a small write may find room where a large one does not.
         """
         if not self._failed:
             self.trouble = ""
@@ -176,7 +176,10 @@ class Volumes:
         self._close(self.file, ending)
 
     def leave(self) -> None:
-        """Close all files as they are; this unlocks them. After that, other processes may use them."""
+        """Close all files without writing anything more.
+
+        This unlocks the files, so that other processes may use them.
+        """
         for each in self.kept:
             with contextlib.suppress(OSError):
                 each.file.close()

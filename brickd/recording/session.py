@@ -1,9 +1,9 @@
-"""A running recording: its thread, its schedule, its end; one at a time.
+"""A running recording: its thread, its schedule and how it ends. Only one recording runs at a time.
 
 Owns: when data is written, the end of a recording, and whether a recording runs. Must not know: what is written and
 how, how workers are read. Invariants: One thread writes, and no other thread waits for it. Data that cannot be written
-in time, or for which there is no room, is counted and reported. When the recording ends, written data stays, and
-pending data and the key of the redaction are discarded.
+in time, or for which there is no room, is counted and reported. When the recording ends, the data that was already
+written stays. Data that is still pending is discarded, and so is the key of the redaction.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Recorder:
             self._writer.dropped += 1
 
     def end(self, why: Why) -> None:
-        """End the recording soon, if it has not ended. Signal handlers may call this."""
+        """Ask the recording to end soon. If it has already ended, this has no effect. Signal handlers may call this."""
         self._asked = self._asked or why
         self._spool.wake()
 

@@ -57,7 +57,10 @@ class RecordingInput(Protocol):
         """Whether a worker with one of these names is still drained; without names, whether any worker is drained."""
 
     def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
-        """Copy the records of these rings into a spool. With None, copy all current records and stop."""
+        """Copy the records of these rings into a spool from now on.
+
+        With None, copy what the rings contain now, then stop copying.
+        """
 
     def log_event(self, kind: str, text: str, *, command: str | None = None) -> None:
         """Log an event."""
@@ -136,7 +139,7 @@ class Writer:
         if not self._order.names:
             return snapshot
         workers = [worker for worker in survey.workers if self._rings.wants(worker.name, worker.service)]
-        # A refused file does not belong to a recorded worker.
+        # No refused file belongs to a recorded worker, so the list of refused files is left empty.
         return snapshot._replace(survey=survey._replace(workers=workers, refused=[]))
 
     def _write(self, snapshot: Snapshot) -> bool:
@@ -155,7 +158,10 @@ class Writer:
         return False
 
     def _put_large(self, kind: int, at_ns: int, body: bytes, together: int) -> bool:
-        """Write a part of a snapshot. If it does not fit, a new file helps only if the whole snapshot fits there."""
+        """Write a part of a snapshot.
+
+        If the part does not fit, a new file helps only if the whole snapshot fits into the new file.
+        """
         put, limit = self.volumes.put(kind, at_ns, body), self.volumes.limit_bytes
         if put is Put.NO_ROOM and self._snapshots and together < limit:
             self._outgrown = True
@@ -188,7 +194,10 @@ class Writer:
     # ---- weights
 
     def weigh(self) -> None:
-        """Write the state of weights. The weights are read after the recording began, so that no record is missing."""
+        """Write the state of weights.
+
+        The weights are read only after the recording of records has begun, so that no record falls between the two.
+        """
         if self._last is None:
             return
         contents, tensors, workers = redact.weights(self._source.weights(self._last.survey.workers), self._spool)
@@ -243,7 +252,7 @@ class Writer:
             self.volumes.fail("records come faster than they can be written")
 
     def _name(self, numbers: set[int]) -> Put:
-        """Write a chunk that names the workers with these ids."""
+        """Write a chunk that tells which workers have these ids."""
         if not numbers:
             return Put.DONE
         put = self._put(_reader.CHUNK_WORKERS, self._rings.written(numbers))
@@ -268,7 +277,7 @@ class Writer:
 
     @property
     def _grown(self) -> bool:
-        """Whether the file has more data than the data with which a new file would begin."""
+        """Whether the file contains more than what every new file begins with."""
         return self._snapshots > 1 or self._recorded
 
     def turn(self) -> bool:
@@ -292,7 +301,7 @@ class Writer:
         self.volumes.end(body_codec.frame(RecordingEnd(why, self.counted())))
 
     def last_look(self) -> None:
-        """Take and write a snapshot that needs no earlier tables."""
+        """Take and write a snapshot that can be read without the tables of earlier snapshots."""
         self._tables.clear()
         self.look()
         if self._outgrown:  # the next file begins with a snapshot anyway

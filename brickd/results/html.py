@@ -43,7 +43,9 @@ def _cell(column: TableColumn, value: Any) -> str:
 
 
 def _figure(column: TableColumn, value: int | float | None) -> str:
-    """Return a number with its unit, as on the screens of brickd. A number that is a name has all its digits.
+    """Return a number with its unit, as on the screens of brickd.
+
+    A number that identifies something, such as a pid, keeps all its digits.
 
     >>> _figure(TableColumn("self_ns", COUNT), 5_300_000), _figure(TableColumn("pid", WHOLE), 1_234_567)
     ('5.3 ms', '1234567')

@@ -1,4 +1,4 @@
-"""The columns of results: their names, their kinds, and where a document's row has their values.
+"""The columns of results: their names, their kinds, and where to find their values in a row of a document.
 
 Owns: the kinds of columns and their types in numpy, pandas and Arrow, the declared columns of every result. Must not
 know: numpy, how documents are made. Invariants: The name of a column is the path of its value in the JSON row. The type
@@ -31,7 +31,10 @@ def _moment(value: str) -> datetime:
 
 
 def _unicode(value: str) -> str:
-    """Return a text as valid Unicode. The name of a file may contain other bytes."""
+    """Return a text as valid Unicode.
+
+    This matters because the name of a file may contain bytes that are not valid UTF-8.
+    """
     return value.encode("utf-8", "backslashreplace").decode()
 
 
@@ -122,7 +125,10 @@ class Schema(NamedTuple):
 
 
 def _columns(*parts: tuple[Kind, str]) -> tuple[TableColumn, ...]:
-    """Return the columns of several kinds, in order. In a text, spaces separate the names of one kind."""
+    """Return the columns of several kinds, in order.
+
+    All names of one kind are given as one text, separated by spaces.
+    """
     return tuple(TableColumn(name, kind) for kind, names in parts for name in names.split())
 
 

@@ -26,7 +26,7 @@ Row = Mapping[str, Any]
 
 
 class Table(Sequence[Row]):
-    """The rows of one answer, as a sequence of the elements of the JSON document.
+    """The rows of one answer. A table is a sequence, and its elements are the rows of the JSON document.
 
     Attributes:
         name: the name of the result, such as `bricks`.

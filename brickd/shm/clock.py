@@ -42,7 +42,10 @@ class HostClocks(NamedTuple):
 
 
 def host_clocks() -> HostClocks:
-    """Read the clocks together. Of a few attempts, the closest counts (1 µs on an idle machine)."""
+    """Read the clocks together.
+
+    Of a few attempts, the one that took the least time is used (1 µs on an idle machine).
+    """
     best: HostClocks | None = None
     least = 0
     for _ in range(5):
@@ -103,7 +106,7 @@ def _ahead_ns(pid: int | None) -> int | None:
 
 
 def _knows_our_pids() -> bool:
-    """Whether /proc belongs to this pid namespace. In another namespace, a pid means another process."""
+    """Whether /proc belongs to this pid namespace. In another namespace, the same pid refers to a different process."""
     try:
         return os.readlink("/proc/self") == str(os.getpid())
     except OSError:
@@ -111,7 +114,7 @@ def _knows_our_pids() -> bool:
 
 
 def _offset_ns(process: str) -> int | None:
-    """Return the offset of a process's monotonic clocks from the machine's."""
+    """Return by how much a process's monotonic clocks are ahead of the machine's monotonic clocks."""
     try:
         with open(f"/proc/{process}/timens_offsets") as file:
             _, seconds, ns = next(line for line in file if line.startswith("monotonic")).split()
@@ -126,7 +129,11 @@ _own_pairs = {_reader.CLOCK_TSC: _reader.clock_pair(_reader.CLOCK_TSC)}
 
 
 def _own_tick_ns(kind: int) -> float:
-    """Measure the length of a tick since this process read its first pair of clock values, over at least 10 ms."""
+    """Measure the length of a tick.
+
+    The measurement starts at this process's first pair of clock values. If that pair is less than 10 ms old, wait until
+    it is 10 ms old.
+    """
     first = _own_pairs.setdefault(kind, _reader.clock_pair(kind))
     now = _reader.clock_pair(kind)
     if now[0] < first[0]:  # the counter went back, for example after a suspend: start again

@@ -105,7 +105,8 @@ def _fields(record: str, found: Mapping[str, Any]) -> Any:
     for name, count, code in shape:
         value = complete[name]
         if code == "B":
-            # In an aggregate of several workers, the text has no trailing zeros.
+            # If the reading is an aggregate of several workers, this text has no zeros at its end, so it may be
+            # shorter.
             require(isinstance(value, bytes) and len(value) <= count, f"at most {count} bytes as {name}", value)
         elif count == 1:
             numbers.append(value)

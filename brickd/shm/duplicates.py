@@ -1,7 +1,7 @@
-"""Files with the same uuid: selects the worker's own segment, and refuses the other files.
+"""Files with the same uuid. This module selects the worker's own segment and refuses the other files.
 
-Owns: the rule for this selection, which a daemon uses, and also a verb that runs without a daemon. Must not know: how a
-file is drained or shown. Invariant: at most one file per uuid counts, so no span counts twice.
+Owns: the rule for this selection. A daemon uses it, and so does a verb that runs without a daemon. Must not know: how a
+file is drained or shown. Invariant: at most one file of each uuid is counted, so no span is counted twice.
 """
 
 from __future__ import annotations

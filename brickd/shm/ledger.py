@@ -46,7 +46,7 @@ class Ledger:
             getattr(self, name).update(getattr(other, name))
 
     def add_removed(self, counts: WorkerCounts) -> None:
-        """Add the counts of a removed worker, which must be in no total."""
+        """Add the counts of a removed worker. No total may already include these counts."""
         for stream in ("spans", "details", "events", "marks"):
             getattr(self, stream)["removed"] += getattr(counts, stream)
 
@@ -61,7 +61,7 @@ class Ledger:
         )
 
     def lost_by_kind(self) -> dict[str, int]:
-        """The counts of spans, details and events that the worker attempted to record and that were lost."""
+        """How many spans, details and events the worker tried to record but lost."""
         return {
             "spans": self.rejected.total() + self.spans["no_lane"] + self.spans["nested"],
             "details": self.details_dropped.total() + self.details["lost_with_daemon"],
@@ -110,12 +110,15 @@ def _consumed(tail: tuple[int, int], head: int) -> int:
 
 
 def _of(part: int, whole: int) -> int:
-    """Return the part; 0 if it exceeds the whole, which can happen because any process of the user may write both."""
+    """Return the part, or 0 if it is larger than the whole.
+
+    That can happen, because any process of the user may write both numbers.
+    """
     return part if part <= whole else 0
 
 
 def ledger_of(reading: Reading) -> Ledger:
-    """Return the ledger of a worker. A span that only one of two counters includes is unpublished."""
+    """Return the ledger of a worker. A span is unpublished if only one of the two counters includes it."""
     ledger = Ledger()
     spans = ledger.spans
     for lane, consumer, n in reading.alike():

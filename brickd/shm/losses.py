@@ -1,9 +1,9 @@
 """The losses of a worker, and the settings that would make room for what was lost.
 
 Owns: the judgement of a worker's counters. Must not know: screens, other workers. Invariants: every counter of lost
-data is reported. A truncated name is not a loss. Nor is an end without a begin, as in a child process that was forked
-within a span. The suggested value of a setting gives room to what was refused, is never above the agent's limit, and is
-the same in all losses of a worker.
+data is reported. A truncated name is not a loss. An end without a begin is not a loss either: it happens in a child
+process that was forked within a span. The suggested value of a setting makes room for what was refused, but is never
+above the agent's limit. If several losses of a worker suggest the same setting, they suggest the same value.
 """
 
 from __future__ import annotations
@@ -150,7 +150,10 @@ def _without_site(reading: Reading, checksums: int, needs: TableNeeds) -> Loss:
 
 
 def _starts_without_path(reading: Reading) -> int:
-    """Return how many deferred starts were dropped by lanes although their ring had room: it was never half full."""
+    """Return how many deferred starts were dropped although the lane's ring had room.
+
+    A ring that was never half full had room.
+    """
     half = reading.header["event_slots"] // 2
     return sum(
         n * lane["event_dropped"][_reader.KIND_DEFER] for lane, _, n in reading.alike() if lane["event_head"] <= half
@@ -169,7 +172,10 @@ def _without_slots(reading: Reading, amount: int, dropped: str) -> Loss:
 
 
 def _slots(reading: Reading) -> int:
-    """Return how many slots the dropped events of the worst lane would have needed, estimated from its other events."""
+    """Estimate how many slots the dropped events of the worst lane would have needed.
+
+    The estimate assumes that they have the average size of the lane's other events.
+    """
     return max(
         (
             sum(lane["event_dropped"]) * lane["event_head"] // max(1, lane["event_records"])
@@ -180,6 +186,9 @@ def _slots(reading: Reading) -> int:
 
 
 def _raised(what: str, room: int, most: int, refused: int) -> tuple[str, ...]:
-    """Return the setting that gives room to what was refused, at least doubled; empty if it is at the limit `most`."""
+    """Return the setting that makes room for what was refused.
+
+    It is at least doubled, within the limits. Return an empty tuple if it is already at the limit `most`.
+    """
     wanted = min(max(room + refused, 2 * room), TIMES_MAX * room, most)
     return (f"BRICKD_{what.upper()}={wanted}",) if room < most else ()

@@ -69,7 +69,7 @@ def cost_of(extent: Extent, pending: int = 0, detail: int = 0) -> Cost:
 
 @dataclass(slots=True)
 class Budget:
-    """The cost of the segments read so far, per user; `seldom` is 1 for a caller that reads each segment only once."""
+    """The cost of the segments read so far, per user. A caller that reads each segment only once sets `seldom` to 1."""
 
     seldom: int = SELDOM
     _read: dict[int, int] = field(default_factory=lambda: defaultdict(int))
@@ -131,7 +131,7 @@ def packed_size(table: bytes | _reader.Packed) -> int:
 class Account:
     """The ration of one segment, over all its readings; `why` tells why the ration is not larger.
 
-    Once the detail of a segment was refused, the detail is never read again, because its cost is then unknown.
+    Once the detail of a segment has been refused, it is never read again, because its cost is no longer known.
     """
 
     pending: Callable[[], int] = lambda: 0
@@ -155,7 +155,8 @@ class Account:
             if why := budget.grown(segment.uid, cost_of(extent).kept, _kept(reading)):
                 raise SegmentOverBudget(segment.name, why)
             # The reading is packed, because several surveys keep the readings of all segments at the same time. Only
-            # one reading is unpacked at a time, so the limits of the next segments count this reading as packed.
+            # one reading is unpacked at a time. So when the next segments are read, this reading is charged with its
+            # packed size.
             packed = _reader.Packed(reading.summaries)
             budget.freed(segment.uid, len(reading.summaries) - packed_size(packed))
             reading = replace(reading, summaries=packed)

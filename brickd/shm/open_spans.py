@@ -42,7 +42,7 @@ def youngest(reading: Reading, lane: _reader.Lane) -> Open | None:
 def _since_ns(reading: Reading, start: int) -> int | None:
     if reading.now_ticks is None:
         return None
-    # The open word has only bits 8 to 55 of the start.
+    # The open word contains only bits 8 to 55 of the time at which the span started.
     ticks = ((reading.now_ticks >> 8) - start) % 2**48 << 8
     return round(ticks * reading.tick_ns) if ticks < 2**55 else 0
 

@@ -28,8 +28,9 @@ class PathTables:
 
     def __init__(self, first: Reading) -> None:
         self.names, self.paths = first.names, first.paths
-        # Keyed by the identity of a reading's tables, which are kept alive here. A worker has the same tables in each
-        # snapshot, even if workers reached their paths in different orders.
+        # The keys are the ids of a reading's tables. The values keep these tables alive, so that no other table gets
+        # the same id. A worker has the same tables in each snapshot, even if workers reached their paths in different
+        # orders.
         self._known: dict[tuple[int, int], tuple[object, object, array[int]]] = {}
         self._known_paths = 0
 
@@ -67,7 +68,7 @@ class PathSums:
         self._latency.merge(other.latency, rows[: len(other.latency) // _reader.SUMMARY_BYTES])
 
     def reading(self) -> Reading:
-        """Return the first reading with all call paths and their sums."""
+        """Return a copy of the first reading that has all call paths and their sums."""
         names, paths = self.tables.names, self.tables.paths
         summaries = self._summaries.tobytes().ljust(len(paths) * _reader.SUMMARY_BYTES, b"\0")
         return replace(self._first, names=names, paths=paths, summaries=summaries, latency=self._latency.tobytes())
@@ -96,7 +97,10 @@ def added(one: Reading, other: Reading) -> Reading:
 def _tables(
     names: list[tuple[str, int] | None], paths: list[CallPath | None], other: Reading
 ) -> tuple[list[tuple[str, int] | None], list[CallPath | None], array[int]]:
-    """Return tables with the names and paths of a reading, and the indexes of its paths among them; -1: no room."""
+    """Return tables that include the names and paths of a reading.
+
+    Also return the index that each of its paths has in these tables, or -1 if there was no room for the path.
+    """
     count = len(other.paths)
     if paths[:count] == other.paths and names[: len(other.names)] == other.names:
         return names, paths, same_rows(count)
@@ -107,7 +111,8 @@ def _tables(
     def number_of(name: int) -> int | None:
         """Return the index that a name of `other` has in the sum; None if there is no room."""
         number = numbers.get(other.name(name), len(names))
-        # The name's category is added too, and so is the category of that category, because workers may declare any.
+        # The name's category is added too, and so is the category of that category. A worker may declare any name as a
+        # category.
         while (text := other.name(name)) not in numbers and len(names) < _reader.NUMBERS_MAX:
             numbers[text] = len(names)
             entry = other.names[name] if name < len(other.names) else None
@@ -131,14 +136,18 @@ def _tables(
         if moved is not None and moved not in places and len(paths) < _reader.NUMBERS_MAX:
             places[moved] = len(paths)
             paths.append(moved)
-        # A path without room counts as 'other' if its unit is ticks, which is the unit of 'other'.
+        # If there is no room for a path, it is counted as 'other', but only if its unit is ticks. That is the unit of
+        # 'other'.
         rows[number] = places.get(moved, 0 if path.unit == _reader.UNIT_TICKS else -1)
     return names, paths, rows
 
 
 @functools.lru_cache(maxsize=64)
 def same_rows(count: int) -> array[int]:
-    """Return the rows of those paths that have the same indexes in another reading. The array must not be changed."""
+    """Return the rows of paths for two readings in which the same paths have the same indexes.
+
+    The array must not be changed.
+    """
     return array("i", range(count))
 
 
@@ -167,6 +176,6 @@ def _total(counts: Iterable[int]) -> int:
 
 
 def _whole(consumer: _reader.Consumer) -> _reader.Consumer:
-    """Return the consumer; the second number of each tail is the complement of the tail."""
+    """Return a copy of the consumer in which the second number of each tail is the complement of the first."""
     span, event = consumer["span"][0], consumer["event"][0]
     return {**consumer, "span": (span, span ^ (2**64 - 1)), "event": (event, event ^ (2**64 - 1))}

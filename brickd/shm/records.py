@@ -32,7 +32,7 @@ _VALUES = ("min", "max", "mean", "l2")  # values of a tensor; a recording may be
 
 
 def kind_name(kind: int) -> str:
-    """Return the name of a record kind; 0 stands for all kinds that have no counter of their own.
+    """Return the name of a record kind. Kind 0 stands for all kinds that have no counter of their own.
 
     >>> kind_name(_reader.KIND_DEFER), kind_name(15)
     ('defer', 'kind_15')
@@ -77,8 +77,9 @@ def spans(slots: bytes) -> Found:
 def events(slots: bytes) -> Found:
     """Return the events among the records, each with the fields of its kind, and how many other records there are.
 
-    A checksum has `output`, the fields of its second slot, and `tensors`, the fields of the two slots of each tensor,
-    the output first. If the recording was made without values, the values and `fnv1a` are None.
+    A checksum also has `output` and `tensors`. `output` contains the fields of its second slot. `tensors` contains the
+    fields of the two slots of each tensor; the output is the first tensor. If the recording was made without values,
+    the values and `fnv1a` are None.
     """
     return _found(slots, _EVENTS)
 

@@ -1,9 +1,9 @@
 """Workers whose segments were removed, and the counts of these workers that are in no total.
 
 Owns: the counts of removed workers, their sums, and how both are written to documents and checkpoints. Must not know:
-files, screens. Invariants: Each uuid counts once, and not at all if its counts are shown elsewhere. If a uuid has two
-records, the larger one counts. A worker that is in a sum has no separate record. The number of records and sums is
-limited.
+files, screens. Invariants: Each uuid is counted once. It is not counted at all if its counts are shown elsewhere. If a
+uuid has two records, the larger record is used. A worker that is in a sum has no separate record. The number of records
+and sums is limited.
 """
 
 from __future__ import annotations
@@ -119,10 +119,10 @@ def uncounted(
     taken: Collection[str],
     settled: Collection[str],
 ) -> list[RemovedWorker]:
-    """Return the counts of removed workers that are in no total.
+    """Return those counts of removed workers that no total includes.
 
-    A worker that loses its segment continues its counts in a new segment. If a total still includes the lost segment,
-    only the difference between its counts and those in the record of the new segment is counted.
+    A worker that loses its segment continues its counts in a new segment. So the record of the new segment includes the
+    counts of the lost one. If a total still includes the lost segment, its counts are subtracted from the record.
 
     Args:
         removed: the records; a worker may have several.
@@ -177,7 +177,7 @@ class Removals:
     )  # shared by copies until one of them changes
 
     def fold(self, found: Iterable[RemovedWorker]) -> list[RemovedWorker]:
-        """Add records; return those that are of new workers."""
+        """Add records. Return the records of workers that had no record yet."""
         new: dict[str, RemovedWorker] = {}
         for each in found:
             if each.uuid not in self.alone:
@@ -206,7 +206,10 @@ class Removals:
         )
 
     def limit(self, shown: Collection[str]) -> list[str]:
-        """Move the oldest records above the limit to sums, except those of `shown` workers; return their uuids."""
+        """Move the oldest records above the limit to sums, but keep those of `shown` workers.
+
+        Return the uuids of the moved records.
+        """
         begins = {uuid[:16] for uuid in shown}
         oldest = [
             uuid

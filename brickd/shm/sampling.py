@@ -1,4 +1,4 @@
-"""The steps and sites whose checksums are recorded: as words, and as the numbers that stand for them in a segment.
+"""Which steps and sites have their checksums recorded. A user writes this in words, and a segment stores it as numbers.
 
 Owns: the words for a rate, and how patterns become a bitmap. Must not know: segments, the origin of requests.
 Invariants: A rate and its words select the same steps. A site is recorded if it matches a pattern or has no name yet.
@@ -62,7 +62,10 @@ def left_out(names: Sequence[str | None], patterns: Iterable[str]) -> int:
 
 
 def bits_of(words: Sequence[int]) -> int:
-    """Return the bitmap in the words of a control page, as in `left_out`."""
+    """Return the bitmap that a control page stores as 64-bit words.
+
+    It has the same bits as the result of `left_out`.
+    """
     return int.from_bytes(struct.pack(f"<{len(words)}Q", *words), "little") if any(words) else 0
 
 

@@ -1,4 +1,4 @@
-"""One segment: opens it, accepts or refuses it, and reads it.
+"""One segment. This module opens it, accepts or refuses it, and reads it.
 
 Owns: the calls of the reader that make a `Reading`. Must not know: the meaning of the numbers, the use of readings.
 Invariant: an invalid segment only raises `SegmentRefused`, with a reason, and affects no other segment.
@@ -114,7 +114,10 @@ class Segment(SegmentFile):
         return self.header["minor"] >= _THINS_SINCE
 
     def command(self, flags: int, rate: int = 0, left_out: int = 0) -> None:
-        """Write the flags, the rate of checksums (0: the worker's own) and the excluded sites if they changed."""
+        """Write the flags, the rate of checksums and the excluded sites.
+
+        Only what changed is written. The rate 0 stands for the worker's own rate.
+        """
         asked = self.control()
         if asked["flags"] != flags:
             self._ask("flags", flags.to_bytes(4, "little"))
@@ -160,7 +163,7 @@ class Segment(SegmentFile):
     def tables(self) -> WorkerNames:
         """Return the names for the ids in checksums.
 
-        Sites are read before names, because each site has a name.
+        Sites are read before names, so that the names of all these sites are read too.
         """
         with _refusing(self.name):
             sites = self._copier.sites()
@@ -181,7 +184,7 @@ class Segment(SegmentFile):
             pid = self.worker()
             summaries, odd, moving = self._copier.summaries()
             # Paths are read after summaries, and names after paths and sites, so that each summary has a path, and each
-            # path and site has a name. In an invalid segment, fewer paths may be left by then.
+            # path and site has a name. In an invalid segment, there may be fewer paths than summaries.
             paths = self._copier.paths()[: len(summaries) // _reader.SUMMARY_BYTES]
             sites = _sites(tuple(self._copier.sites()))
             names = self._copier.names()
@@ -249,7 +252,7 @@ def _refusing(file: str) -> Iterator[None]:
 
 
 def open_segment(name: str, access: int = os.O_RDONLY) -> Segment:
-    """Open a segment by the name of its file; draining it needs O_RDWR.
+    """Open a segment by the name of its file. To drain it, open it with O_RDWR.
 
     Raises:
         SegmentRefused: the file is not a valid segment, or no longer exists (SegmentUnopened: it cannot be a segment).

@@ -118,7 +118,7 @@ class SharedTables(NamedTuple):
         return {*self.names, *self.paths, *self.sites}
 
     def texts(self) -> dict[str, str]:
-        """Return the tables as JSON texts, the members of an object."""
+        """Return the tables as JSON texts. Each text is one member of a JSON object."""
         return {
             what: composed({str(number): rows.text() for number, rows in table.items()})
             for what, table in (("names", self.names), ("paths", self.paths), ("sites", self.sites))

@@ -31,7 +31,7 @@ class CallPath(NamedTuple):
 
     @property
     def holds_spans(self) -> bool:
-        """Whether spans may be below the path, because it is a span or a node that the host draws."""
+        """Whether spans may be below the path. They may be below a span, and below a node that the host draws."""
         return not self.marks or self.unit == _reader.UNIT_NODE
 
 
@@ -44,13 +44,15 @@ class SiteKey(NamedTuple):
 
     @property
     def off(self) -> bool:
-        """Whether the site's tensors are not read, because they would reveal the text of requests."""
+        """Whether the worker does not read the site's tensors. They would reveal the text of requests."""
         return self.unit == _reader.SITE_OFF
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A worker's declared identity, and whether it is alive. The worker's name depends on both.
+    """A worker's declared identity, and whether the worker is alive.
+
+    The worker's name depends on the identity and on whether the worker is alive.
 
     Attributes:
         file: the name of the segment.
@@ -124,7 +126,8 @@ class Reading(Identity):
     def alike(self) -> list[tuple[_reader.Lane, _reader.Consumer, int]]:
         """Return the lanes.
 
-        Consecutive lanes with the same object appear once, with a count, because up to 1,024 lanes are unused.
+        If consecutive lanes are the same object, they appear only once, together with a count. This saves time, because
+        up to 1,024 lanes are unused.
         """
         runs = groupby(self.lanes, lambda each: (id(each[1]), id(each[2])))
         return [(lane, consumer, 1 + sum(1 for _ in run)) for _, run in runs for _, lane, consumer in islice(run, 1)]

@@ -1,4 +1,4 @@
-"""Files that may be segments: finds, opens and removes them.
+"""Files that may be segments. This module finds, opens and removes them.
 
 Owns: the names of the files, which files may be opened and how, which process owns a file, which process drains it.
 Must not know: the content of files. Invariants: A process opens only files of its own effective user, even as root.
@@ -67,7 +67,7 @@ NO_OWNERS: Owners = MappingProxyType({})
 
 
 class Listing(NamedTuple):
-    """The files with a segment's name: those of this user, sorted, and the owners of all other files."""
+    """The files named like segments: the sorted names of this user's files, and the owners of all other files."""
 
     own: list[str]
     others: Owners
@@ -153,7 +153,10 @@ class SegmentFile:
         return holder(self.fd, _reader.LOCK_CONSUMER)
 
     def consume(self) -> bool:
-        """Take the lock for draining the file, until the file is closed. Return False if another process has it."""
+        """Take the lock that allows draining the file, and hold it until the file is closed.
+
+        Return False if another process holds the lock.
+        """
         self._ours = take(self.fd, _reader.LOCK_CONSUMER)
         return self._ours
 

@@ -92,7 +92,7 @@ def plain(number: int) -> int:
 
 
 def of_rows(number: int) -> int:
-    """Return the id that stands for the rows of the same site."""
+    """Return the id under which the rows of this site are compared."""
     return plain(number) | _reader.SITE_ROWS
 
 

@@ -1,4 +1,4 @@
-"""The sizes that a worker's tables need for all names, paths and sites, both those that it used and those refused.
+"""The sizes at which a worker's tables would hold all its names, paths and sites, including those that were refused.
 
 Owns: the sizes of tables, from the worker's counters. Must not know: words, screens, other losses. Invariants: The
 sizes are computed together, because a full table hides what the other tables would have needed. A size is larger than
@@ -15,8 +15,8 @@ from brickd.shm import _reader
 from brickd.shm.ledger import Ledger
 from brickd.shm.segment_copy import CallPath, Reading
 
-# The limit for one enlargement of a table. A name, path or site is counted each time it is refused, so counts may be
-# too high.
+# A suggested size is at most this many times the present one. There must be a limit: a name, path or site is counted
+# each time it is refused, so the counts may be too high.
 TIMES_MAX = 16
 
 Table = Literal["names", "paths", "sites"]
@@ -40,7 +40,8 @@ def table_needs(reading: Reading, ledger: Ledger) -> TableNeeds:
     """Return the sizes that have room for everything that was refused.
 
     Without a name, a brick has no path and a kernel has no site. So refused names also need more rows in other tables.
-    A mark without a path has a name only if less than half of the table of names was used.
+    Marks may use only half of a table. So a refused mark already has a name if less than half of the table of names was
+    used.
     """
     header, process = reading.header, reading.process
     rooms = {table: header[table] for table in _MOST}

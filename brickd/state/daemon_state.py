@@ -70,7 +70,10 @@ class Memory:
     exported: ExportedSeries = ExportedSeries()  # noqa: RUF009
 
     def add_up(self, gone: RetainedTotals) -> RetainedTotals:
-        """Add totals to the sum of their service, or to a common sum if there are too many sums; return the sum."""
+        """Add totals to the sum of their service.
+
+        If there are too many sums, add them to a common sum. Return the sum that now includes the totals.
+        """
         self.bury(*self.removed.settle(gone.reading.uuid, _counts(gone)))
         key = f"{gone.reading.service}/{gone.reading.clock}"
         if key not in self.older and len(self.older) >= OLDER_MAX:
@@ -86,10 +89,10 @@ class Memory:
         self.buried = [*self.buried, *(uuid for uuid in uuids if uuid not in buried)][-BURIED_MAX:]
 
     def fold(self, found: Iterable[RemovedWorker], taken: Collection[str] = ()) -> list[RemovedWorker]:
-        """Add records of removed workers; return those that are of new workers.
+        """Add records of removed workers. Return the records of workers that had no record yet.
 
-        `taken`: the first halves of the uuids of lost segments whose workers continue in other segments, which are
-        drained.
+        `taken`: the first halves of the uuids of lost segments. Their workers continue in other segments, and these
+        other segments are drained.
         """
         found, buried = list(found), set(self.buried)
         gone_on = {each.took for each in (*found, *self.removed.alone.values())}.union(taken)

@@ -1,8 +1,8 @@
-"""The file of the last day: slots of time in cells of equal size; short slots for an hour, long slots for two days.
+"""The file of the last day, with short slots of time for an hour and long slots for two days.
 
 Owns: the file's format, which cell a slot gets, whether a cell is whole. Must not know: the content of a slot.
-Invariants: the file never grows beyond its cells; a slot is written by one call, so after a daemon is killed each cell
-is either whole or has a wrong checksum; only one process at a time writes the file.
+Invariants: all cells have the same size; the file never grows beyond its cells; a slot is written by one call, so after
+a daemon is killed each cell is either whole or has a wrong checksum; only one process at a time writes the file.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SlotPlace(NamedTuple):
 
 
 class DayFile:
-    """An open file, from which slots are read. If this process has the lock of the file, slots are also written.
+    """An open file, from which slots are read. If this process has the lock of the file, it also writes slots.
 
     Attributes:
         places: the slots of each tier, the oldest first.
@@ -103,13 +103,14 @@ class DayFile:
         return content if zlib.crc32(content, zlib.crc32(head)) == crc else None
 
     def within(self, tier: int, began_ns: int, ended_ns: int) -> Iterator[SlotPlace]:
-        """The slots of a tier whose middle is within this period, the oldest first."""
+        """The slots of a tier that have their middle within this period, the oldest first."""
         return (each for each in self.places[tier] if began_ns <= (each.began_ns + each.ended_ns) // 2 < ended_ns)
 
     def around(self, tier: int, at_ns: int) -> list[SlotPlace]:
-        """Return the slot of a tier that contains this time or ended just before it; an empty list if there is none.
+        """Return a list with the slot of a tier that contains this time or ended just before it.
 
-        The slot of the last seconds is not finished yet.
+        A slot that ended just before the time is accepted, because the slot of the last seconds is not finished yet.
+        The list is empty if there is no such slot.
         """
         found = [each for each in self.places[tier] if each.began_ns <= at_ns < each.ended_ns + LENGTHS_NS[0]]
         return sorted(found, key=lambda each: at_ns >= each.ended_ns)[:1]

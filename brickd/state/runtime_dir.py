@@ -2,7 +2,7 @@
 
 Owns: the directory's mode and its lock, which checkpoint is restored. Must not know: what a daemon does. Invariants:
 Only one process at a time uses the directory. No other user can change its content. When a checkpoint that cannot be
-restored is replaced, it is kept under another name. A checkpoint with another prefix is never replaced.
+restored is replaced, it is kept under another name. A checkpoint that was made for another prefix is never replaced.
 """
 
 from __future__ import annotations
@@ -136,7 +136,10 @@ class Home:
         return memory or Memory(prefix), broken
 
     def weights(self, prefix: str) -> tuple[Weights, str]:
-        """Return the weights of an earlier daemon, and why they are lost (""); raises the errors of `memory`."""
+        """Return the weights of an earlier daemon, and why they are lost ("" if they are not).
+
+        Raises the errors of `memory`.
+        """
         weights, broken = self._left(self._runtime.weights, lambda content: codec.decode(prefix, content))
         return weights or Weights(), broken
 

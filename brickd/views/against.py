@@ -1,4 +1,4 @@
-"""The comparison of a status with the same time a day earlier.
+"""The comparison of a period with the same time a day earlier.
 
 Owns: the schema of the comparison, which time is compared. Must not know: how totals are added up, screens. Invariants:
 Only rates and percentiles are compared, because the two times may differ in length. A figure has a change only if it is

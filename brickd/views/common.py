@@ -233,7 +233,7 @@ def _of_the_day(found: ChosenWorkers, query: HasPeriod, of_day: PeriodSlot, now_
 
 
 def other_period(period: AskedPeriod, slot: DaySlot, now_ns: int) -> tuple[str, ...]:
-    """Explain why the counted period differs from the period in the query; () if it is nearly equal."""
+    """Explain why the counted period differs from the period in the query; () if the two are nearly equal."""
     most_ns = max(EVERY_NS, slot.longest_ns)
     missing_ns = slot.ended_ns - slot.began_ns - slot.covered_ns
     ends = abs(slot.began_ns - period.began_ns), abs(slot.ended_ns - period.ended_ns)

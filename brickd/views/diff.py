@@ -54,7 +54,7 @@ class Comparable(Sourced, Protocol):
 
 
 class NothingCompared(NamedTuple):
-    """A comparison in which nothing was comparable: the reason, the comparison, and whether the keys differ."""
+    """Why nothing was comparable, the comparison that was tried, and whether the checksums have different keys."""
 
     why: str
     tried: Comparison | None = None

@@ -1,7 +1,8 @@
 """The document of `diff`.
 
 Owns: the schema of the document. Must not know: which workers are compared, how evidence is chosen, screens.
-Invariants: Data that was not compared is counted. The document tells whether a difference of times may be chance.
+Invariants: Data that was not compared is counted. The document tells whether a difference between times may be due to
+chance.
 """
 
 from __future__ import annotations

@@ -66,7 +66,10 @@ def _by_input(compared: Compared, called: KnownNames, workers: Collection[Worker
 
 
 def headline(found: Sequence[KnownFinding], outlier: str | None) -> list[str]:
-    """Return a sentence about findings that contradict a comparison; empty if all name the same outlier."""
+    """Return a sentence about findings that contradict a comparison.
+
+    If every finding names just this outlier, return no sentence.
+    """
     others = [each for each in found if each.workers != [outlier]]
     return [others[0].headline] if others else []
 

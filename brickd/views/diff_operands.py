@@ -56,7 +56,7 @@ def find(query: DiffQuery, reading: Reading = silent) -> FetchedAnswer:
 
 
 def _spread(terms: Sequence[Term]) -> list[Term]:
-    """Combine each name without a recording with each recording without a name."""
+    """Combine each recording that stands alone with each name that stands alone."""
     bare = [each for each in terms if each.path and not each.name]
     names = [each for each in terms if not each.path]
     if not bare or not names:
@@ -86,7 +86,8 @@ def _gathered(
         reads = stack.enter_context(reading())
         worlds = [stack.enter_context(opened(each, reads)) for each in sets]
         recorded = [WorldPart(each[0], world) for each, world in zip(sets, worlds, strict=True)]
-        # Live workers are added first, because earlier fingerprints would move their losses to another time.
+        # Live workers are added first. The time of a loss depends on the fingerprints that were added before it, so
+        # recorded fingerprints would change it.
         here = [WorldPart("", Live())] if any(not each.path for each in terms) else []
         world = Gathered([*here, *recorded])
         names = []

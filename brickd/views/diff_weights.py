@@ -1,7 +1,8 @@
 """Weights in `diff`: as evidence, and as the explanation of a difference.
 
 Owns: the schema of weights in the document. Must not know: how weights are compared, screens. Invariant: a weight
-explains a difference only if it belongs to the same layer, and if it differs in a worker whose output differs.
+explains a difference only if it is in the layer of the difference, and only if it differs in a worker whose output
+differs too.
 """
 
 from __future__ import annotations
@@ -76,7 +77,10 @@ class Weighed(NamedTuple):
 
     @property
     def incomplete(self) -> int:
-        """The number of unknown tensors of all workers: those that were not read yet, and those without room."""
+        """The number of unknown tensors of all workers.
+
+        Either they were not read yet, or there was no room for them.
+        """
         return sum(self.uncertain(found) + found.refused for each in self.judged for found in each.workers)
 
     @property
@@ -147,7 +151,7 @@ def _who(row: Differing) -> list[str]:
 
 
 def besides(rows: Sequence[Differing], *, more: bool) -> str:
-    """Report further weights that differ; `more`: whether the difference is already explained by other weights."""
+    """Report weights that differ but explain nothing. `more` tells whether other weights explain the difference."""
     first = rows[0]
     who = listed(_who(first))
     others = f", and {plural(len(rows) - 1, 'more tensor')}" if len(rows) > 1 else ""

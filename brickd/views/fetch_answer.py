@@ -33,7 +33,7 @@ def silent() -> AbstractContextManager[Reads]:
 
 
 class Missing(NamedTuple):
-    """A daemon that did not answer: why, and whether it is certain that the daemon has ended."""
+    """Why a daemon did not answer, and whether it is certain that the daemon has ended."""
 
     what: str
     ended: bool

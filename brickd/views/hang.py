@@ -1,8 +1,9 @@
 """The view `hang`: the open spans of each thread, and which workers are outliers.
 
-Owns: the schema of the document, and which of the two looks provides each part of it. Must not know: how a verdict is
-reached, how the time between the looks passes, screens. Invariants: The verdicts come first. A service is judged by all
-its workers, not only by the selected ones. Each selected worker has a row.
+Owns: the schema of the document, and which parts of it come from the first look at the workers and which from the
+second. Must not know: how a verdict is reached, how the time between the looks passes, screens. Invariants: The
+verdicts come first. A service is judged by all its workers, not only by the selected ones. Each selected worker has a
+row.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def _every_s(query: HistoryQuery, period: AskedPeriod) -> float:
 
 
 def _of(world: World, query: HistoryQuery, period: AskedPeriod, services: set[str]) -> HistoryOf:
-    """Return the subject of the history. NoSuchWorker: a name is unknown both now and in the period."""
+    """Return what the history is about. NoSuchWorker: a name is unknown both now and in the period."""
     by_worker = False
     if not services.issuperset(query.names):
         there = {name for slot in world.day_slots(period.began_ns, period.ended_ns, work=False) for name in slot.lost}

@@ -29,7 +29,7 @@ def answer(world: World, query: InspectQuery) -> Answer:
     daemon = world.daemon()
     with world.segment(file) as segment:
         details = world.details(segment.header["uuid"].hex())
-        # The daemon cannot see its own lock.
+        # A process cannot see its own lock on a file, so the daemon's pid is taken from its status.
         consumer = segment.consumer() if details is None or daemon is None else daemon.pid
         return Answer({**begun(world), **_inside(segment, worker, consumer, details, query.records)})
 

@@ -41,7 +41,8 @@ def _entries(document: Mapping[str, Any], entries: Sequence[Any]) -> list[Any]:
 
 
 def _of_recordings(text: str, paths: Sequence[str]) -> str:
-    # Imported here, because this module loads the reader of segments, which an answer of a daemon must not need.
+    # The import is here because this module loads the reader of segments. An answer of a daemon must not need the
+    # reader.
     from brickd.model.worker_names import as_arguments
 
     try:

@@ -138,7 +138,10 @@ def active(seen: Seen, now_ns: int, active_ns: int | None = None) -> Listed:
 
 
 def _unkept(number: int) -> Problem:
-    """Return the problem that the book is full. This problem is not added to the book, which would count it as well."""
+    """Return a problem that reports that the book is full.
+
+    It is not added to the book, because the book would count it too.
+    """
     what = plural(number, "problem has", "problems have")
     text = f"{what} no room in the daemon's book of {ENTRIES_MAX:,}: listed here, but without an event or an alarm"
     return Problem("daemon", None, (), text, "brickd workers", "unkept")
@@ -236,7 +239,8 @@ def _quarantined(seen: Seen) -> Found:
         text = f"{len(seen.refused):,} files are quarantined"
         yield Problem("quarantined", None, (), text, "brickd doctor")
     for error in seen.refused[:LISTED_MAX]:
-        # `prune` keeps files that cannot be opened. A file above the budget may belong to a live worker.
+        # `prune` keeps files that cannot be opened. A file above the budget may belong to a live worker, so `prune` is
+        # not suggested for it either.
         stays = isinstance(error, SegmentUnopened | SegmentOverBudget)
         following = "brickd doctor" if stays else "brickd prune --refused"
         yield Problem(
@@ -277,7 +281,8 @@ def _dead(seen: Seen) -> Found:
 def _lost(seen: Seen) -> Found:
     found = [(worker, loss) for worker in seen.workers for loss in losses(worker.reading, worker.ledger)]
     for worker, loss in sorted(found, key=lambda each: (not each[1].spans, -(each[1].amount or 0))):
-        # A full table has no counter of losses, because it stays full as long as the worker lives.
+        # A full table has no counter of losses. As long as the worker lives, the table stays full and the problem stays
+        # active.
         mark = loss.amount if loss.amount is not None or worker.reading.alive else 0
         following = f"brickd inspect {as_argument(worker.name)}"
         yield Problem("lost", worker.service, (worker.name,), f"{worker.name}: {loss}", following, loss.kind, mark)

@@ -1,4 +1,4 @@
-"""The view `stragglers`: slow workers, the other workers next to them, and the coverage.
+"""The view `stragglers`: slow workers, workers that stand out without being named as slow, and the coverage.
 
 Owns: the schema of the document, which findings concern the selected workers. Must not know: how stragglers are judged,
 screens. Invariant: "no worker is slow" is never reported without the coverage.

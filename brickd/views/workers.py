@@ -55,7 +55,10 @@ def whole_ledger(workers: Sequence[Worker], removed: Sequence[RemovedWorker]) ->
 
 
 def entries(survey: Survey, workers: Sequence[Worker], *, partial: bool) -> list[Entry]:
-    """Return the entries of the chosen workers. If the query names no worker, also return those of refused files."""
+    """Return the entries of the chosen workers.
+
+    If the query names no worker, also return the entries of refused files.
+    """
     return [*map(_worker, workers), *([] if partial else _refused(survey.refused))]
 
 
