@@ -1,7 +1,8 @@
 """The places of a worker's spans: brick, category, layer and the bricks around it.
 
-Owns: what each path id means. Must not know: rows, formats. Invariants: there is one place more than there are known
-paths, for spans whose path no snapshot has; texts are valid Unicode without lone surrogates.
+Owns: what each path id means. Must not know: rows, formats. Invariants: the list of places has one entry more than
+there are known paths; this last entry is for spans whose path is in no snapshot. All texts are valid Unicode without
+lone surrogates.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ GIVEN, LEFT_OUT = 1, 2  # BRICK_PATH_GIVEN, BRICK_PATH_LEFT_OUT
 
 
 class Place(NamedTuple):
-    """A place; `stack`: the names of bricks from the root down to this brick; `device`: whether it is deferred work."""
+    """A place.
+
+    `stack` has the names of the bricks from the root down to this one; `device`: whether its work is deferred.
+    """
 
     brick: str | None
     category: str | None
@@ -27,7 +31,7 @@ class Place(NamedTuple):
 
 
 class NamedWorker(Protocol):
-    """A worker, live or of a recording."""
+    """A live worker, or a worker of a recording."""
 
     @property
     def service(self) -> str:
@@ -76,7 +80,10 @@ def places_of(reading: Reading) -> list[Place]:
 
 
 def flags_of(reading: Reading, places: Sequence[Place], bricks: Collection[str]) -> bytes:
-    """Return the flags of each place, as `_reader.span_rows` takes them; `bricks`: wanted bricks, or all if empty."""
+    """Return the flags of each place, as `_reader.span_rows` takes them.
+
+    `bricks` has the wanted bricks; if it is empty, all bricks are wanted.
+    """
     given = [path is not None and path.unit == _reader.UNIT_NS for path in reading.paths]
     return bytes(
         GIVEN * is_given | LEFT_OUT * bool(bricks and place.brick not in bricks)

@@ -1,8 +1,8 @@
-"""Totals of places as a profile of pprof, compressed with gzip: of live workers, or of the spans of a recording.
+"""The totals of places as a pprof profile that is compressed with gzip.
 
-Owns: the messages of profile.proto. Must not know: files. Invariants: each sample has the count
-of spans, the self time and a stack of bricks, with the labels service, worker, layer and device; string 0 is empty; ids
-begin at 1.
+The totals are those of live workers, or those of the spans in a recording. Owns: the messages of profile.proto. Must
+not know: files. Invariants: each sample has the count of spans, the self time and a stack of bricks, with the labels
+service, worker, layer and device; string 0 is empty; ids begin at 1.
 
 https://github.com/google/pprof/blob/main/proto/profile.proto
 """
@@ -31,7 +31,7 @@ def profile(totals: Iterable[PlaceTotal], words: Iterable[str], period_ns: tuple
     Args:
         totals: one sample for each worker and place.
         words: notes for the reader.
-        period_ns: the begin of the period since 1970, and its length; None if unknown.
+        period_ns: when the period began (in ns since 1970), and how long it was; None if unknown.
     """
     return _Message().of(totals, words, period_ns)
 
@@ -98,7 +98,7 @@ class Pprof(WithoutContext):
         """Write nothing."""
 
     def take(self, batch: SpanBatch) -> None:
-        """Add up the batch."""
+        """Add the spans of the batch to the totals."""
         self._totals.add(batch)
 
     def end(self, counts: SpanCounts) -> None:

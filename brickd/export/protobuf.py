@@ -39,7 +39,7 @@ def real(field: int, value: float) -> bytes:
 
 
 def message(field: int, *parts: bytes) -> bytes:
-    """Encode a field that is a message of these fields, or bytes."""
+    """Encode a field whose value is bytes, or a message that consists of these fields."""
     body = b"".join(parts)
     return varint(field << 3 | 2) + varint(len(body)) + body
 

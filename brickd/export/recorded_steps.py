@@ -1,7 +1,7 @@
 """The steps of a recording: each span that was a step of an engine.
 
-Owns: the choice and order of steps, and the refusal of a query for single spans that names no recording. Must not know:
-screens. Invariant: Only one batch and as many steps as requested are in memory.
+Owns: which steps are returned and in which order, and the error for a query that asks for single spans without naming a
+recording. Must not know: screens. Invariant: Only one batch and as many steps as requested are in memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from brickd.recording.mistaken_files import named_files
 
 
 def require_recordings(verb: str, recordings: Sequence[str], names: Sequence[str] = (), options: str = "") -> None:
-    """Refuse a query without a recording; one of its names may be a file that the user mistook for a recording."""
+    """Refuse a query without a recording. If a name in the query is a file of another kind, the message says so."""
     if not recordings:
         steps = f"brickd record --spans -o run.brick, then brickd {verb} run.brick{options}"
         why = "no recording is given, and only a recording has single spans"
@@ -30,7 +30,7 @@ def require_recordings(verb: str, recordings: Sequence[str], names: Sequence[str
 
 
 def find(forms: Sequence[Form], query: StepsQuery) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the document of the newest steps of some workers, in the order of their beginnings, and notes."""
+    """Return a document with the newest steps of some workers, sorted by when each step began. Also return notes."""
     recorded = recorded_workers.read(forms, query.names)
     stream = SpanStream(forms, recorded, SpanFilter())
     kept: deque[tuple[SpanTrack, tuple[int, ...]]] = deque(maxlen=query.newest)

@@ -1,8 +1,8 @@
 """The workers of a recording: names, places and clocks, read before any span.
 
 Owns: which snapshot describes a worker. Must not know: records of rings, formats. Invariants: a worker is described by
-the last snapshot in which it is not merged into a sum, because a sum has other tables; only snapshots and the heads of
-other chunks are read.
+the last snapshot that shows it alone. A snapshot in which it is merged into a sum is not used, because a sum has other
+tables. Only the chunks that describe workers are read; of all other chunks, only the heads are read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from brickd.recording.mistaken_files import named_files
 from brickd.recording.ring_taps import read_numbers
 from brickd.shm import _reader
 
-# The places and flags of each table of names and paths: most workers of a service share one.
+# For each table of names and paths, its places and flags. Most workers of a service share one table.
 Tables = dict[tuple[int, int], tuple[list[Place], bytes]]
 
 
@@ -38,8 +38,8 @@ class DescribedRecording:
     """The description of the workers in a recording.
 
     Attributes:
-        workers: the workers that a snapshot describes, by their id in the recording.
-        others: the names of described workers that a filter excludes, by id.
+        workers: the workers that a snapshot describes, keyed by their id in the recording.
+        others: the names of the workers that a snapshot describes but a filter excludes, keyed by their id.
         began: the beginning of the recording; None if it is damaged.
     """
 
@@ -116,7 +116,7 @@ def read(forms: Sequence[Form], names: Sequence[str] = (), bricks: Collection[st
 
 
 def _snapshots(form: Form, found: DescribedRecording, numbers: dict[str, int]) -> Iterable[Shown]:
-    """Yield the snapshots of a file; add the ids of its workers to `numbers`."""
+    """Yield the snapshots of a file. The ids of the workers in this file are added to `numbers`."""
     tables = NameTables(form, lambda chunk, error: found.refuse(form, chunk, error))
     wanted = _reader.CHUNK_BEGINNING, _reader.CHUNK_WORKERS, _reader.CHUNK_TABLES, _reader.CHUNK_SNAPSHOT
     for chunk in form.only(*wanted):
@@ -177,7 +177,7 @@ def _worker(
 
 
 def _require_bricks(bricks: Collection[str], workers: Iterable[Worker]) -> None:
-    """Refuse a name if no worker has a brick of this name, because the filter would silently find nothing."""
+    """Raise an error if no worker has a brick of this name. Otherwise, the filter would silently find nothing."""
     if not bricks:
         return
     known = {valid(entry[0]) for worker in workers for entry in worker.reading.names if entry is not None}

@@ -31,7 +31,7 @@ class RecordedWorker:
     Attributes:
         number: its index in the export, from 0.
         pid: the pid of its process; 0 if unknown or in another pid namespace.
-        threads: the thread of each lane at its last snapshot; 0 if there is none.
+        threads: the thread that each lane had in the last snapshot that shows one; 0 if there is none.
         flags: the flags of each place (`places.flags_of`).
         knots: the map of its clock (`clock_map`).
     """

@@ -1,8 +1,8 @@
 """The spans of a recording, in the order of its chunks.
 
-Owns: which batches a chunk becomes, the counts of missing data. Must not know: formats. Invariants: in memory are one
-chunk, one batch, and two numbers for each ring; a lost record is counted once, from the gap in the sequence of its
-ring, whatever the cause of the loss; an excluded span does not count as lost.
+Owns: how a chunk is split into batches, and the counts of missing data. Must not know: formats. Invariants: only one
+chunk, one batch, and two numbers for each ring are in memory. Whatever the reason why a record was lost, it is counted
+once, because the sequence numbers of its ring have a gap. A span that a filter excludes does not count as lost.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from brickd.recording.chunks import Chunk, Form, RingRecords, records
 from brickd.shm import _reader
 
 _SLOT_BYTES = _reader.BLOCK_BYTES
-# A daemon drains all rings several times in this time, so all starts before a sync have arrived.
+# Within this time, a daemon drains all rings several times. So when it has passed after a sync, all starts that were
+# recorded before the sync have arrived.
 _SETTLE_NS = SECOND
 _MANY = 2**63
 
@@ -31,7 +32,7 @@ class SpanFilter(NamedTuple):
     """The conditions for the export of a span, in addition to its worker and brick.
 
     Attributes:
-        step: the number of the only wanted step; None if all steps are wanted.
+        step: if only one step is wanted, this step; None if all steps are wanted.
         longer_ns: the shortest wanted duration.
     """
 
@@ -40,7 +41,7 @@ class SpanFilter(NamedTuple):
 
 
 class UsageSample(NamedTuple):
-    """The resource use of a worker's process at a time since 1970."""
+    """What a worker's process used of the machine at one moment, which is given in ns since 1970."""
 
     worker: str
     at_ns: int
@@ -54,7 +55,8 @@ class SpanCounts:
 
     Attributes:
         spans: the exported rows.
-        lost: records of wanted workers that no file has, because a ring or a file was full, or they were damaged.
+        lost: the records of wanted workers that are missing in the files: a ring or a file was full, or the records
+            were damaged.
         rejected: records with an impossible value.
         nameless: slots of workers that no snapshot describes.
         waiting: deferred work whose end is not in the recording.
@@ -115,7 +117,7 @@ class SpanStream:
         self.counts.waiting = sum(each.waiting + each.orphaned for each in self._devices.values())
 
     def words(self) -> list[str]:
-        """Describe damage, and what is missing."""
+        """Describe what is damaged, and what is missing."""
         damage = [f"{form.path}: {each}" for form in self._forms for each in form.end.words()]
         return [*damage, *self.counts.words()]
 

@@ -1,7 +1,7 @@
 """Totals of spans by worker and place.
 
 Owns: the sums. Must not know: formats. Invariant: only three numbers for each place of each worker are in memory,
-however many spans there are; a sum of 64 bits is enough for 292 years.
+however many spans there are. A sum of nanoseconds in 64 bits is large enough for 292 years.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def label(value: str) -> str:
 
 
 def series(name: str, **labels: str) -> str:
-    """Return the beginning of a line, up to the number. The values of labels must be results of `label`.
+    """Return a line without its value. The values of labels must be results of `label`.
 
     >>> series("brickd_workers", service="api", state="live"), series("up")
     ('brickd_workers{service="api",state="live"} ', 'up ')
@@ -36,13 +36,13 @@ def series(name: str, **labels: str) -> str:
 
 
 class Exposition:
-    """The lines of one page, by family."""
+    """The lines of one page, grouped by family."""
 
     def __init__(self) -> None:
         self.lines: dict[Family, list[str]] = defaultdict(list)
 
     def add(self, family: Family, value: float, *labels: str) -> None:
-        """Add a series of a counter or gauge; the labels are in the order of the family."""
+        """Add a series to a counter or a gauge. The labels must be in the order in which the family declares them."""
         head = series(family.name, **dict(zip(family.labels, labels, strict=True)))
         self.lines[family].append(f"{head}{value!r}\n")
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 
 class Family(NamedTuple):
-    """The series that share a name; `labels`: their labels, without `le`."""
+    """The series that share a name. `labels` has the names of their labels, except `le`."""
 
     name: str
     type: Literal["counter", "gauge", "histogram", "summary"]

@@ -39,7 +39,10 @@ STATES = ("live", "ended", "died")
 
 
 def write_workers(workers: Mapping[str, Sequence[Worker]], shown: Mapping[str, str], into: Exposition) -> None:
-    """Add the series of workers, keyed by the label of their service; `shown` maps uuids to labels of workers."""
+    """Add the series of workers.
+
+    `workers` is keyed by the label of the service; `shown` maps uuids to labels of workers.
+    """
     for service, of in workers.items():
         states = Counter[str]()
         for worker in of:
@@ -55,7 +58,7 @@ def write_workers(workers: Mapping[str, Sequence[Worker]], shown: Mapping[str, s
 
 
 def write_ledgers(workers: Mapping[str, Sequence[Worker]], removed: Sequence[RemovedWorker], into: Exposition) -> None:
-    """Add the ledger of each service, with its removed workers."""
+    """Add the ledger of each service. It includes the workers of the service that were removed."""
     services = dict.fromkeys((*workers, *(label(each.service) for each in removed)))
     for service in services:
         ledger = whole_ledger(workers.get(service, ()), [each for each in removed if label(each.service) == service])
@@ -78,7 +81,7 @@ def _terms(ledger: Ledger) -> dict[str, dict[str, int]]:
 def write_problems(listed: Listed, shown: Mapping[str, str], into: Exposition) -> None:
     """Add the number of problems for each service, worker and kind; `shown` maps names to labels of workers.
 
-    A problem counts for its service if none of its workers has series.
+    If none of the workers of a problem has its own series, the problem is counted once, with an empty worker label.
     """
     counts = Counter[tuple[str, str, str, str]]()
     for state, problems in (("active", listed.problems), ("silenced", listed.silenced)):

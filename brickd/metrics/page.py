@@ -33,7 +33,7 @@ _AGE_NS = SECOND
 
 
 class MetricsPage:
-    """Makes pages. Any thread may ask for one.
+    """Makes pages. Any thread may ask for a page.
 
     Attributes:
         textfile_failures: how often the page could not be written into a file; None if there is no such file.
@@ -52,9 +52,9 @@ class MetricsPage:
         Args:
             world: where the figures come from.
             exported: the series of the earlier daemon.
-            keep: saves them when they change.
-            digests: returns the digests of workers' weights, by uuid.
-            log_event: logs what is left out.
+            keep: a function that saves the series when they change.
+            digests: a function that returns the digests of workers' weights, keyed by uuid.
+            log_event: a function that logs what is left out.
         """
         self._world, self._keep, self._digests = world, keep, digests
         self._spans, self._weights = SpanSeries(exported), WeightsInfo(log_event)
@@ -114,9 +114,11 @@ class MetricsPage:
 
 
 def _shown(workers: Iterable[Worker]) -> dict[str, str]:
-    """Return, by uuid, the label of each worker that has its own series: live ones, and dead ones without successor.
+    """Return the label of each worker that has its own series, keyed by uuid.
 
-    A dead worker gets a new name when another worker takes its name, so each restart would make new series.
+    Live workers have their own series, and so have dead workers whose name no other worker has taken. When another
+    worker takes the name of a dead worker, the dead worker gets a new name. If it had series under its new name, each
+    restart would make new series.
     """
     names: dict[str, str] = {}
     taken = set()

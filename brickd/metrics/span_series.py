@@ -1,9 +1,9 @@
 """The series of spans: for each service a histogram, for each worker a count and a sum.
 
-Owns: which sums go into which series, the bounds. Must not know: other series, how a page is sent. Invariants: No count
-and no sum decreases unless totals are forgotten, whatever tick length a reading measured, and in whatever order workers
-die and are merged, because sums are whole numbers of ticks. A count at a bound is never too high. The text of a series
-is made once.
+Owns: which sums go into which series, and the bounds of the histograms. Must not know: other series, how a page is
+sent. Invariants: No count and no sum ever decreases, unless totals are forgotten. Sums are whole numbers of ticks, so
+this holds whatever tick length a reading measured, and in whatever order workers die and are merged. The count at a
+bound never includes a span that is longer than the bound. The text of a series is made only once.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from brickd.model.workers import Worker
 from brickd.shm import _reader
 from brickd.shm.segment_copy import CallPath, Reading
 
-# Factors of about 3 from 1 microsecond to 10 seconds, and no limit.
+# The bounds go from 1 microsecond to 10 seconds. Each is about 3 times the one before it, and the last bound is
+# infinite.
 BOUNDS_NS = (*(part * 10**power for power in range(3, 10) for part in (1, 3)), 10**10)
 LES = (*(repr(ns / 1e9) for ns in BOUNDS_NS), "+Inf")
 
 _OCTAVE, _PER_OCTAVE = 5, 4  # the first bucket ends at 2**(5 + 1/4) ticks
 _PAGES_PER_FOLD = 64  # a fold remembers every brick of every worker that ever was, so it is made anew at times
-# The places after those of exported bricks: all other bricks, and those whose times are only bounds.
+# Two places follow the places of the exported bricks: one for all other bricks whose times were measured, and one for
+# all other bricks whose times are only upper bounds.
 _OTHERS: tuple[Brick, ...] = ((OTHER, False), (OTHER, True))
 
 
@@ -42,7 +44,7 @@ def bounds_of(tick_ns: float) -> bytes:
 
 
 class SpanSeries:
-    """The series of all services. Its texts, and the places of bricks, are kept from page to page.
+    """The series of all services. Their texts and the places of bricks are kept from one page to the next.
 
     Attributes:
         exported: the bricks that have their own series, and the tick lengths.
@@ -53,7 +55,10 @@ class SpanSeries:
         self._services: dict[str, _Service] = {}
 
     def write(self, workers: Mapping[str, Sequence[Worker]], shown: Mapping[str, str], into: Exposition) -> None:
-        """Add the series of these workers, keyed by the label of their service; `shown` maps uuids to labels."""
+        """Add the series of these workers.
+
+        `workers` is keyed by the label of the service; `shown` maps uuids to labels.
+        """
         self._services = {name: self._services.get(name) or _Service(name) for name in workers}
         self.exported = self.exported.only(workers)
         # The oldest worker has measured the length of its ticks most exactly.
@@ -134,7 +139,7 @@ class _Service:
         return tick_ns, into.add(reading.summaries, rows.rows, rows.flags, places, *bounds)
 
     def _by_time(self, workers: Iterable[Worker], exported: ExportedSeries) -> list[Brick]:
-        """Return the bricks with spans, the largest total time first."""
+        """Return the bricks that have spans, sorted by total time. The largest comes first."""
         sums: dict[float, _reader.Durations] = {}
         places = array("i", range(len(self._fold.keys)))
         for worker in workers:
@@ -176,7 +181,7 @@ class _Service:
 
 
 def _total(sums: Mapping[float, _reader.Durations], number: int) -> tuple[int, float, Sequence[int]]:
-    """Return the count, the seconds and the count per bound of a place, over all tick lengths."""
+    """Return three sums over all tick lengths for one place: the spans, their seconds, and the spans in each bucket."""
     rows = [(tick_ns, sums[tick_ns].row(number)) for tick_ns in sorted(sums)]
     ns = sum(ticks * tick_ns for tick_ns, (_, ticks, _, _) in rows) + sum(ns for _, (_, _, ns, _) in rows)
     return (

@@ -22,7 +22,7 @@ class Textfile:
     """Takes snapshots, and writes a page for each.
 
     Attributes:
-        trouble: why the last page could not be written; None if it was.
+        trouble: why the last page could not be written; None if it was written.
     """
 
     def __init__(self, path: Path, page: MetricsPage, log_event: LogEvent) -> None:

@@ -1,8 +1,8 @@
 """The digests of workers' weights as series.
 
 Owns: which digests are left out. Must not know: how a digest is made. Invariants: A worker has at most one digest at a
-time. Each digest is a new series, which Prometheus keeps for a long time. So a worker whose digest changes more than
-CHANGES_MAX times in an hour has no digest, and this is reported.
+time. Each digest is a new series, which Prometheus keeps for a long time. So if a worker's digest changes more than
+CHANGES_MAX times in an hour, the digest is left out, and this is reported.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ class _Seen(NamedTuple):
 
 
 class WeightsInfo:
-    """The digests under each name of a worker. A process that is restarted under the same name continues them."""
+    """Adds the digests of workers.
+
+    It remembers them by the name of the worker, so a restart of a process does not reset the count of changes.
+    """
 
     def __init__(self, log_event: LogEvent) -> None:
         self._log_event = log_event

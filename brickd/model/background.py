@@ -24,9 +24,9 @@ class Background:
     """The part of a daemon's state that a survey needs in addition to the segments, keyed by uuid.
 
     Attributes:
-        names: the names of workers by uuid, and the names of sums by the uuid of their reading.
-        begun: the uuids of known workers, keyed by the first half of the uuid, which is how a worker identifies its
-            lost segment.
+        names: the names of workers, keyed by uuid, and the names of sums, keyed by the uuid of their reading.
+        begun: the uuids of known workers, keyed by the first half of the uuid. A worker knows only this half of the
+            uuid of its lost segment.
         files: the segment of each known worker.
         older: the sums that have no uuid.
         buried: the uuids of segments that are not read, because their workers are in a sum or were forgotten.
@@ -45,11 +45,14 @@ class Background:
     removed: Removals = field(default_factory=Removals)
 
     def before(self, took: int) -> str | None:
-        """Return the known uuid of the lost segment whose totals a worker took over."""
+        """Return the uuid of the lost segment whose totals a worker took over; None if it is unknown."""
         return self.begun.get(took.to_bytes(8, "little").hex()) if took else None
 
     def overlay(self, uuid: str, before: str | None) -> Overlay | None:
-        """Return the deferred work of a worker, found by the uuid of its segment or else of its lost segment."""
+        """Return the deferred work of a worker.
+
+        It is kept under the uuid of its segment, or else of its lost segment.
+        """
         if (found := self.overlays.get(uuid)) is not None or before is None:
             return found
         if before not in self.gone:

@@ -1,8 +1,9 @@
-"""The totals of each brick over all workers, on request split by worker, service or layer; the totals per category.
+"""The totals of each brick and of each category over all workers.
 
-Owns: the totals of a brick, and which worker has the largest mean. Must not know: files, states of workers, screens.
-Invariants: The times of all categories add up to the recorded time. The total time of a brick is never less than its
-self time. The rates of a kernel use the amounts of its launches only if the times of all launches are known.
+On request, the totals of each brick are split by worker, service or layer. Owns: the totals of a brick, and which
+worker has the largest mean. Must not know: files, states of workers, screens. Invariants: The times of all categories
+add up to the recorded time. The total time of a brick is never less than its self time. The rates of a kernel are
+computed from the amounts of its launches only if the times of all launches are known.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class BrickTotals(NamedTuple):
     Attributes:
         category: the first category that a worker declared, or 'other'.
         group: the worker, the service or the layer (None outside of layers); None without grouping.
-        bounded: whether the times are only upper bounds, which are parts of the time until a sync.
+        bounded: whether the times are only upper bounds. The time until a sync is divided among the work before the
+            sync, and each part is an upper bound.
         latency: for a bounded brick, the times from each start to the sync.
         worst_worker: the worker with the largest mean.
     """
@@ -42,7 +44,10 @@ class BrickTotals(NamedTuple):
     worst_worker: str
 
     def document(self, by: By | None = None, over_ns: int | None = None, *, summed: bool = False) -> dict[str, Any]:
-        """Return the totals as JSON; `over_ns`: the length of a window; a window has no shortest and longest span."""
+        """Return the totals as JSON.
+
+        For a window, `over_ns` is its length, and there is no shortest and no longest span.
+        """
         row = self.row
         times = ("total", "self", "mean", "min", "max", "p50", "p90", "p95", "p99", "p999")
         windowed = over_ns is not None
@@ -95,15 +100,16 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[BrickTotals]
             # the spans inside it have already added their self times.
             row["total_ns"] = max(row["total_ns"], row["self_ns"])
             launches = launched.get((name, part)) if not bounded else None
-            # If the row also has other spans, its time is not the time of the launches.
+            # If the row also has other spans, its time is not the time of the launches alone.
             if launches is not None and row["count"] == launches.timed >= launches.row["count"]:
                 row["elements"] += launches.row["elements"]
                 row["bytes"] += launches.row["bytes"]
                 row["flops"] += launches.row["flops"]
             latency, worst = latency_of[key] if bounded else None, names[row["worst"]]
             result.append(BrickTotals(name, categories[name], part, bounded, row, latency, worst))
-    # The order uses whole nanoseconds, as the screen does, because two readings of the same spans may differ by less.
-    # If times are equal, spans outside of layers (None) come first.
+    # Times are compared in whole nanoseconds, as the screen shows them. Two readings of the same spans may differ by a
+    # fraction of a nanosecond, and this must not change the order. If times are equal, spans outside of layers (None)
+    # come first.
     return sorted(result, key=lambda b: (-round(b.row["self_ns"]), b.name, b.bounded, b.group is not None, b.group))
 
 
@@ -118,7 +124,7 @@ class _Launched:
 def _launched(
     workers: Iterable[Worker], categories: dict[str, str], by: By | None
 ) -> dict[tuple[str, str | int | None], _Launched]:
-    """Return the launches of each kernel, by name and group."""
+    """Return the launches of each kernel, keyed by name and group."""
     fold: SummaryFold[tuple[str, str | int | None, int]] = SummaryFold(marks=True)
     for worker in workers:
         reading = worker.reading
@@ -138,14 +144,14 @@ def _with_unit(key_of: Callable[[CallPath, int], _Key]) -> Callable[[CallPath, i
 
 
 def _of_latencies(reading: Reading) -> Reading:
-    """Return the reading, with the latencies instead of its totals."""
+    """Return a copy of the reading in which the latencies take the place of the totals."""
     return replace(reading, summaries=bytes(reading.latency).ljust(len(reading.paths) * _reader.SUMMARY_BYTES, b"\0"))
 
 
 def _keyed(
     worker: Worker, by: By | None, categories: dict[str, str]
 ) -> tuple[Callable[[CallPath, int], _Key], str | None]:
-    """Return a function that maps a path to its key, and the group on which the keys also depend."""
+    """Return two things: a function that maps a path to its key, and the group, on which the keys depend as well."""
     name_of = names_in(worker.reading, categories)
     group = {"worker": worker.name, "service": worker.service}.get(by or "")
 

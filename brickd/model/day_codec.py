@@ -54,7 +54,8 @@ def _text(of: DaySlot) -> str:
             "workers": plain([[service, name, work.lost] for (service, name), work in of.workers.items()]),
             "folded": plain(of.folded),
             "covered_ns": plain(of.covered_ns),
-            # Texts inside this text, so that equal tables are decoded once, and the work of workers only on demand.
+            # These two are texts inside this text. So equal tables are decoded only once, and the work of workers is
+            # decoded only when it is needed.
             "tables": plain(composed(tables)),
             "work": plain(plain(rows)),
         }
@@ -120,9 +121,10 @@ def _dense(sparse: Any) -> tuple[int, ...]:
 
 
 def _folded(reading: Reading, most: int) -> tuple[Reading, int]:
-    """Return the reading with about `most` of its recorded paths, those with the most time, and how many it lost.
+    """Return a copy of the reading that has only about `most` of the recorded paths, and how many paths it lacks.
 
-    Times of the other paths are added to path 0, `other`, if they are in ticks. For other units, there is no such path.
+    The paths with the most time are kept. The times of the others are added to path 0, `other`, if they are in ticks.
+    Times in other units are dropped, because there is no such path for them.
     """
     counts = counts_of(reading)
     totals = memoryview(bytes(reading.summaries)).cast("Q")[1 :: _reader.SUMMARY_BYTES // 8]

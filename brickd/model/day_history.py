@@ -28,7 +28,7 @@ class HistoryRow(NamedTuple):
     """The work in one period.
 
     Attributes:
-        began_ns, ended_ns: the begin and the end of the period, since 1970.
+        began_ns, ended_ns: when the period began and ended, since 1970.
         covered_ns: the sum of the lengths of its slots.
         workers: the number of workers that recorded or lost anything.
         p50_ns, p99_ns: percentiles of the durations of spans; None without spans.
@@ -51,8 +51,9 @@ class HistoryOf(NamedTuple):
 
     Attributes:
         names: the names of services and workers; empty for all.
-        by_worker: whether some of the names are of workers. Otherwise, the call trees of the services count.
-        brick: the only brick that counts; None if all bricks count.
+        by_worker: whether some of the names are names of workers. If so, the history is made from the work of each
+            worker; if not, it is made from the call trees of the services.
+        brick: the brick to which the history is limited; None if all bricks are included.
     """
 
     names: Collection[str] = ()
@@ -60,7 +61,7 @@ class HistoryOf(NamedTuple):
     brick: str | None = None
 
     def has(self, service: str, worker: str = "") -> bool:
-        """Whether a worker or a service counts."""
+        """Whether the history includes this service, or this worker of it."""
         return not self.names or service in self.names or worker in self.names
 
 
@@ -78,7 +79,7 @@ class DayHistory:
         self.total: DaySlot | None = None
 
     def rows(self, slots: Iterable[DaySlot]) -> Iterator[HistoryRow]:
-        """Yield the rows. Slots are in one row if their middles are in the same interval of `every_ns`."""
+        """Yield the rows. Two slots are in the same row if the middle of each is in the same interval of `every_ns`."""
         for _, group in groupby(slots, key=lambda each: (each.began_ns + each.ended_ns) // 2 // self._every_ns):
             yield self._row(group)
 

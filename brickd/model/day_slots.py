@@ -1,8 +1,8 @@
-"""A slot of the last day: the work of each service between two snapshots, as sums of readings; the work of each worker.
+"""A slot of the last day: the work of each service and of each worker between two snapshots.
 
-Owns: the content of a slot, and how slots are added up. Must not know: the stored format of a slot, when a slot begins.
-Invariants: the work of a slot was recorded within the time of the slot; a sum has the counts and times of all its
-slots.
+The work of a service is stored as sums of readings. Owns: the content of a slot, and how slots are added up. Must not
+know: the stored format of a slot, when a slot begins. Invariants: the work of a slot was recorded within the time of
+the slot; a sum has the counts and times of all its slots.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class WorkerWork(NamedTuple):
     histogram: tuple[int, ...]
 
     def and_(self, other: WorkerWork) -> WorkerWork:
-        """The sum of both works; if their clocks differ, it has only the histogram of the one with more spans."""
+        """Return the sum of the two. If their clocks differ, only the histogram of the one with more spans is kept."""
         same = math.isclose(self.tick_ns, other.tick_ns, rel_tol=_TICKS_ALIKE)
         most = self if self.spans >= other.spans else other
         return WorkerWork(
@@ -65,12 +65,12 @@ class DaySlot:
     """A slot.
 
     Attributes:
-        began_ns, ended_ns: its begin and end, since 1970.
+        began_ns, ended_ns: when it began and ended, since 1970.
         totals: the sums, keyed by service and clock.
-        workers: the work of each worker, by service and name; empty if it was not decoded.
+        workers: the work of each worker, keyed by service and name; empty if it was not decoded.
         lost: what each worker lost, for all workers that recorded or lost anything.
         folded: the number of call paths that were added to `other`.
-        longest_ns: the longest slot of a sum, or 0.
+        longest_ns: the length of the slot; for a sum of slots, the length of the longest one.
         covered_ns: the sum of the lengths of its slots, measured by a clock that is never set.
     """
 
@@ -143,7 +143,10 @@ def slot(before: Snapshot, after: Snapshot, tables: SlotTables | None = None) ->
 
 
 def _lost(worker: Worker, before: Mapping[str, int]) -> int:
-    """Return how much was lost before by the worker, by workers that were merged into it, or by its lost segment."""
+    """Return how much had been lost at the earlier snapshot.
+
+    This is the loss of the worker or of its lost segment, and of the workers that were merged into it.
+    """
     origins = worker.added if worker.together > 1 else ()
     took = worker.reading.process["took"]
     known = before.get(worker.reading.uuid, before.get(took.to_bytes(8, "little").hex(), 0) if took else 0)

@@ -1,6 +1,7 @@
 """The deferred work of one worker: starts that wait for their end, and the durations of closed starts.
 
-Owns: which finalize closes which start, and the resulting duration. Must not know: rings, files, other workers.
+Owns: which finalize record closes which start record, and the resulting duration. Must not know: rings, files, other
+workers.
 
 When a worker hands work to a device, it records only the start. A finalize is a record that the host has waited for a
 stream of the device, so the work that had started there is over. A start is closed by the first finalize of its stream
@@ -55,7 +56,7 @@ class Deferred:
 
     Attributes:
         measured: for each path, the times that devices measured, in ns.
-        bound: for each path, the parts of the elapsed time, in ns.
+        bound: for each path, the part of the elapsed time that each start was assigned, in ns.
         latency: for each path, the times from start to finalize, in ns, for the same starts as `bound`.
         counts: `started`, `measured`, `bounded` and `orphaned` count starts by outcome. `late` counts bounded starts
             whose time was already assigned to other starts, so that their part is 0. `unmatched` counts measurements
@@ -64,7 +65,7 @@ class Deferred:
     """
 
     def __init__(self, ended: Callable[[Start, int], object] | None = None) -> None:
-        """`ended` receives each start that ends, and its measured time in ns or its part of the time in ticks."""
+        """`ended` is called when a start ends: with the start, and its measured ns or its part of the time in ticks."""
         self._ended = ended
         self.measured = _reader.Summaries()
         self.bound = _reader.Summaries()
@@ -87,7 +88,7 @@ class Deferred:
         return not (self._fresh or self._ripe)
 
     def take(self, records: bytes, now: Callable[[], Now]) -> None:
-        """Take records of the event ring, in the order of each lane; `now` returns a later value of the clock."""
+        """Take records of the event ring, in the order of each lane. `now` returns a clock value after all of them."""
         for _, payload, _, kind, a, b, c, d, e, f in _RECORD.iter_unpack(records):
             if kind == _reader.KIND_DEFER:
                 self._begin(b, Start(a, c, payload, elements=e, bytes=f, stream=b, step=d), now)
@@ -212,7 +213,8 @@ class Deferred:
         self.counts.update(other.counts)
         for number, stream in other._streams.items():
             own = self._streams.setdefault(number, DeferredStream())
-            # A process uses an id only once. So a start of `other` is orphaned if its id already waits here.
+            # A process uses an id only once. So a start of `other` is orphaned if a start with the same id already
+            # waits here.
             once = [each for each in stream.waiting if each.measured or each.id not in self._waiting]
             self.counts["orphaned"] += len(stream.waiting) - len(once)
             own.waiting.add(*once)
@@ -270,7 +272,10 @@ _TABLES = ("measured", "bound", "latency")
 
 
 def _too_long(elapsed_ns: int, start: Start, now: Now) -> bool:
-    """Whether a duration begins before the start of the work; False if the clock is unknown."""
+    """Whether a duration is so long that it would have begun before the start of the work.
+
+    False if the clock is unknown.
+    """
     return now.ticks is not None and elapsed_ns > _UNLIKE * (now.ticks - start.start) * now.tick_ns
 
 

@@ -1,8 +1,8 @@
 """A reading of a segment, combined with what the daemon knows about the worker's deferred work.
 
 Owns: the paths of deferred work. Must not know: how times of deferred work are computed, files. Invariants: Measured
-time is added to the worker's path. Bounded time is on an additional path with another unit, so a bound is never added
-to a measurement. The worker's own counts are never replaced.
+time is put on the path under which the worker started the work. Bounded time is on an additional path with another
+unit, so a bound is never added to a measurement. The worker's own counts are never replaced.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ def laid_over(reading: Reading, over: Overlay | None) -> Reading:
 
 
 def lifted(reading: Reading) -> Deferred:
-    """Return the deferred work in a reading, without its starts, for a worker that seemed dead but is alive."""
+    """Return the deferred work that `laid_over` put into a reading, which has no waiting starts.
+
+    This is needed if a worker that seemed dead is alive.
+    """
     numbers = {path: number for number, path in enumerate(reading.paths) if path is not None}
     summaries, latencies = bytes(reading.summaries), bytes(reading.latency)
     measured, bound, latency = (bytearray(len(reading.paths) * _SIZE) for _ in range(3))

@@ -24,9 +24,9 @@ _ROW_CHARACTERS = _ROW.size // 3 * 4  # the size is a multiple of 3, so texts of
 
 @dataclass(slots=True)
 class Start:
-    """Work handed to a stream. A start ends the part of the previous start, even if the new work's time is measured.
+    """Work handed to a stream. It ends the previous start's part of the time, even if its own time is measured.
 
-    A restart forgets `stream` and `step`, because only a reader of a recording uses them.
+    `stream` and `step` are not encoded, because only a reader of a recording uses them.
     """
 
     start: int
@@ -72,7 +72,7 @@ class WaitingStarts:
         return self._text
 
     def marks(self) -> str:
-        """Return the encoding of the marks, which tell the starts that are measured from the others."""
+        """Return the encoding of the marks. They show which starts have a measured time."""
         return _text(bytes(map(attrgetter("measured"), self._starts)))
 
     @classmethod
@@ -93,7 +93,10 @@ class WaitingStarts:
 
 @dataclass(slots=True)
 class Finalize:
-    """The host has waited for a stream, or for all streams (None); `again`: whether it is a copy for a late start."""
+    """The host has waited for a stream, or for all streams (None).
+
+    `again`: whether this repeats an earlier finalize, because a start arrived after that finalize was settled.
+    """
 
     ticks: int
     stream: int | None

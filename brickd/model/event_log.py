@@ -1,6 +1,6 @@
 """The last thousand events of a daemon, in order.
 
-Owns: the fields of an event, the numbers of events, which events are forgotten. Must not know: what causes an event,
+Owns: the fields of an event, how events are numbered, which events are forgotten. Must not know: what causes an event,
 who reads it. Invariants: Numbers have no gaps and never repeat, so a reader knows how many events it missed. Any number
 of threads may add and read events. Adding an event never waits for a reader.
 """
@@ -70,7 +70,10 @@ class Past(Protocol):
 
 
 def since(past: Past, begin: int | float) -> Page:
-    """Return the events after the event with a number (an int), or those of the last seconds (a float)."""
+    """Return the events after the event whose number is `begin`.
+
+    If `begin` is a float, return those of the last `begin` seconds.
+    """
     if isinstance(begin, int):
         return past.since(begin)
     page, begin_ns = past.since(0), past.now_ns() - round(begin * SECOND)

@@ -1,8 +1,8 @@
 """The bricks that have their own series in the metrics of a daemon, and the tick lengths of the sums.
 
 Owns: which bricks have series, which length of a tick is used. Must not know: metrics, where this is saved. Invariants:
-A brick with series keeps them. Once all places are taken, no other brick gets series. So no sum ever decreases. A tick
-keeps its length, although each reading measures the length again.
+Once a brick has series, it keeps them. Once all places are taken, no other brick gets series. So no sum ever decreases.
+The length of a tick that the sums use does not change, although each reading measures the length again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ class ExportedSeries(NamedTuple):
     ticks: Mapping[str, tuple[float, ...]] = MappingProxyType({})
 
     def with_bricks(self, service: str, found: Iterable[Brick]) -> ExportedSeries:
-        """Return a copy in which these bricks of a service have series, as many of them as there are free places."""
+        """Return a copy in which these bricks of a service have series.
+
+        If there are too few free places, the last of these bricks get none.
+        """
         if service not in self.bricks and len(self.bricks) >= SERVICES_MAX:
             return self
         have = self.bricks.get(service, ())
@@ -47,14 +50,17 @@ class ExportedSeries(NamedTuple):
         return self._replace(bricks={name: bricks for name, bricks in self.bricks.items() if name in services})
 
     def with_tick(self, clock: str, tick_ns: float) -> ExportedSeries:
-        """Return a copy that also has this length of a tick for the clock, unless the clock has a similar length."""
+        """Return a copy that has this tick length for the clock, too.
+
+        If a similar length is known, nothing is added.
+        """
         if self.tick(clock, tick_ns) is not None:
             return self
         ticks = (*self.ticks.get(clock, ()), tick_ns)[-_TICKS_MAX:]
         return self._replace(ticks={**self.ticks, clock: ticks})
 
     def tick(self, clock: str, tick_ns: float) -> float | None:
-        """Return the length to use instead of a measured one; None if there is none yet."""
+        """Return the known length that is used instead of a measured one; None if no similar length is known yet."""
         known = self.ticks.get(clock, ())
         return next((each for each in known if abs(each / tick_ns - 1) < _UNLIKE), None)
 

@@ -1,9 +1,8 @@
-"""The calls of a worker that were examined for rows, counted by the paths of its segment.
+"""The calls of a worker that were examined for rows. The worker counts them on special paths of its segment.
 
-Owns: which paths count the calls of a site that were examined for rows, what a word in these paths means, over how many
-turns the sites are spread. Must not know: rows, how they are compared, screens. Invariants: A word that this version
-does not know is taken as a reason why a call has no rows. A site without calls counts only if its worker will never
-examine it.
+Owns: which paths count such calls, what a word in these paths means, and how long it takes until each site has had its
+turn. Must not know: rows, how they are compared, screens. Invariants: A word that this version does not know is taken
+as a reason why a call has no rows. A site that has no calls is counted only if its worker will never examine it.
 """
 
 from __future__ import annotations
@@ -37,7 +36,8 @@ class RowCalls(NamedTuple):
     Attributes:
         phases: for each phase, the number of calls with rows.
         unknown: for each reason and site, the number of calls without rows.
-        turns: the number of turns over which the sites are spread; 0 if all sites are examined all the time.
+        turns: the sites are examined in turns, and this is the number of turns. 0 if all sites are examined all the
+            time.
         kernels: for each kernel and phase, the number of calls with rows, in all layers together.
     """
 

@@ -160,7 +160,7 @@ class SummaryFold(Generic[Key]):
     ) -> Iterator[tuple[Key, Sums]]:
         """Yield the sums of every key in one reading, without adding the reading; the arguments are those of `add`.
 
-        Sums with a self time of at least `usual_from_ns` have the mean of the usual calls.
+        The mean of the usual calls is computed only for sums whose self time is at least `usual_from_ns`.
         """
         fold = self.only(reading, key_of, group)
         for number, (key, sums) in enumerate(zip(self.keys, fold.sums(), strict=False)):

@@ -27,8 +27,8 @@ SLOTS = 6
 # Above this limit, fewer snapshots are kept, so windows are shorter. 64 workers, each with 256 paths of the same names,
 # take 12 MB.
 KEPT_BYTES = 64 * MIB
-# The limit of unpacked totals that are subtracted from a sum. 64 workers with 1,024 paths each, all merged within a
-# minute, take 72 MiB.
+# The limit of the unpacked totals that are subtracted from a sum. If they are larger, they are treated as unknown. 64
+# workers with 1,024 paths each, all merged within a minute, take 72 MiB.
 BASES_BYTES = 96 * MIB
 
 
@@ -73,7 +73,7 @@ class Windows:
 
 
 def since(began: Sequence[Snapshot], of: Iterable[Worker]) -> Iterator[Worker]:
-    """Yield the workers, unpacked, with their work since the first of these snapshots.
+    """Yield the workers with their work since the first of these snapshots. Their summaries are unpacked.
 
     If that snapshot does not have a worker's totals, the work counts from the next snapshot that has them. Unknown
     workers are omitted.
@@ -119,7 +119,10 @@ class _Before:
         return list(found.values())
 
     def _base(self, origin: Origin) -> Reading | None:
-        """Return the earlier totals of a worker, found by the uuid of its segment or of its lost segment."""
+        """Return the earlier totals of a worker.
+
+        They are under the uuid of its segment, or else of its lost segment.
+        """
         if (worker := self._workers.get(origin.uuid)) is not None:
             return worker.reading
         return self._lost.get(origin.took.to_bytes(8, "little").hex()) if origin.took else None

@@ -28,7 +28,7 @@ def named(everybody: Iterable[Who], remembered: Mapping[str, str] = _NO_NAMES) -
 
     Args:
         everybody: the workers to name.
-        remembered: earlier names of workers without a declared name, by uuid.
+        remembered: earlier names of workers without a declared name, keyed by uuid.
 
     Returns:
         All workers with their names, sorted by service and name.
@@ -77,11 +77,11 @@ def _natural(name: str) -> tuple[tuple[int, str], ...]:
 
 
 class KnownNames(NamedTuple):
-    """The names of workers for sentences about a finding. No worker gets the name that another worker has now.
+    """Names workers in sentences about a finding. No worker gets the name that another worker has now.
 
     Attributes:
-        names: the names of the known workers, by uuid. These names are unique now, but two of the workers may have had
-            the same name at the time of the finding.
+        names: the names of the known workers, keyed by uuid. These names are unique now, but two of the workers may
+            have had the same name at the time of the finding.
         ended: the uuids of workers that are not alive.
     """
 
@@ -89,7 +89,10 @@ class KnownNames(NamedTuple):
     ended: Collection[str] = ()
 
     def name(self, then: Mapping[str, str], uuid: str) -> str:
-        """Return the current name of a worker. Without one, return its former name, marked to be unique."""
+        """Return the current name of a worker.
+
+        If it has none, return its former name with a mark that makes it unique.
+        """
         if now := self.names.get(uuid):
             return now
         mark = _mark(uuid)

@@ -77,14 +77,15 @@ def _removed(
 
     The file of records is read after the segments, because a segment's record is written before the segment is removed.
     The record of a live worker does not count. If a dead worker still has a segment, the segment may be an earlier
-    copy. Then a count of the record counts only as far as it exceeds the same count of the copy.
+    copy. So if a count in the record is larger than the same count in the segment, only the difference is used.
     """
     kept, found = background.removed, removed_file.look(configured() if prefix is None else prefix).removed
     if not (kept.alone or found):
         return tuple(kept.sums.values())
     shown = {worker.reading.uuid: worker.ledger.counts() for worker in workers if worker.together == 1}
     taken = {worker.reading.lost for worker in workers}
-    # A file that cannot be removed is buried while its totals are still shown. The shown totals may come from a copy.
+    # If a file cannot be removed, it is buried, that is, no longer read, while its totals are still shown. The shown
+    # totals may come from a copy.
     settled = (background.buried - background.gone.keys()).union(living)
     return (*uncounted((*kept.alone.values(), *found), shown, taken, settled), *kept.sums.values())
 
@@ -145,7 +146,7 @@ def _look(
 
 
 def _copies(found: Iterable[tuple[str, Twin]], background: Background) -> dict[str, SegmentRefused]:
-    """Return the files that are refused because another file has the same uuid, by name."""
+    """Return the files that are refused because another file has the same uuid. The result is keyed by name."""
     by_uuid: dict[str, list[Twin]] = {}
     for uuid, twin in sorted(found):
         by_uuid.setdefault(uuid, []).append(twin)
@@ -164,7 +165,10 @@ def _copies(found: Iterable[tuple[str, Twin]], background: Background) -> dict[s
 
 
 def _moving(unlocked: Sequence[Segment]) -> set[str]:
-    """Return the segments without a lock whose workers are active. The host may have closed the descriptor."""
+    """Return the names of those unlocked segments that change.
+
+    Their workers are alive; the host may have closed the descriptor that held the lock.
+    """
     before = {segment.name: _activity(segment) for segment in unlocked}
     moving: set[str] = set()
     until, over = time.monotonic() + _WATCH_SECONDS, False

@@ -25,7 +25,7 @@ class Share:
     """One worker in one brick.
 
     Attributes:
-        usual_ns: the mean self time of the worker's usual calls; None if the mean of all calls counts.
+        usual_ns: the mean self time of the worker's usual calls; None if the mean of all calls is used instead.
     """
 
     worker: str

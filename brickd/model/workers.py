@@ -29,10 +29,10 @@ class Usage(NamedTuple):
     Attributes:
         cpu_percent: the use in percent of one processor; None before the second measurement.
         stopped: whether a signal or a debugger stopped the process.
-        ran, waited: for how long all its threads together ran and waited for a processor since the last measurement, as
-            fractions of that time; None if unknown.
+        ran, waited: for how long its threads ran, and for how long they waited for a processor. Each is a sum over all
+            threads since the last measurement, divided by the time since then; None if unknown.
         cpu: the only processor that the process may use; None if it may use several, or if this is unknown.
-        throttled: for how long its control group was throttled, also as a fraction; None if unknown.
+        throttled: for how long its control group was throttled, as a fraction of the same time; None if unknown.
     """
 
     cpu_percent: float | None
@@ -73,8 +73,8 @@ class Held:
 
     Attributes:
         segments: the open segments. Opening one of their files again and closing it would release the lock.
-        drained: the drained segments whose workers do not continue in another one. Drained segments count even if their
-            file no longer has a name, because any process may remove a file, even this process during the survey.
+        drained: the drained segments whose workers do not continue in another one. Drained segments are included even
+            if their file was removed. Any process may remove a file, and this process may do so during the survey.
         refused: the invalid files by name, including files whose defect a single reading would not find.
         others: the known owners of other users' files.
         accounts: the memory accounts of the drained segments.
@@ -89,7 +89,10 @@ class Held:
     goes_on: Callable[[], bool] = lambda: True
 
     def segment(self, file: str) -> Segment | None:
-        """Return the open segment whose file has this name now. If there is none, return the one that had it."""
+        """Return the open segment whose file has this name.
+
+        If no file has this name now, return the segment whose file had it.
+        """
         identifier = identifier_of(file) if self.segments else None
         if identifier is not None:
             return self.segments.get(identifier)
@@ -100,12 +103,12 @@ class Survey(NamedTuple):
     """All workers at one moment.
 
     Attributes:
-        workers: the workers whose segments can be read, by service and name.
+        workers: the workers whose segments can be read, sorted by service and name.
         refused: the invalid segments.
-        foreign: the number of segments of each other user, by uid; their segments are not read.
-        clocks: each kind of clock with CLOCK_MONOTONIC_RAW, read before the search; segments that were created later
-            are not in the survey.
-        removed: workers whose segments were removed, each with its counts that are in no total.
+        foreign: the number of segments of each other user, keyed by uid; these segments are not read.
+        clocks: for each kind of clock, its time and the time of CLOCK_MONOTONIC_RAW, both read before the search for
+            segments. Segments that were created later are not in the survey.
+        removed: the workers whose segments were removed, each with those of its counts that are in no total.
     """
 
     workers: list[Worker]

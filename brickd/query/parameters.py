@@ -62,7 +62,7 @@ class Parameter:
         return str(value)
 
     def expected(self, refused: Any) -> str:
-        """Describe which values are accepted instead of a refused one."""
+        """Describe the accepted values, for the message about a refused value."""
         return self.wanted
 
 

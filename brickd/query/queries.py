@@ -26,7 +26,10 @@ SORTS = {
 
 
 class HasPeriod(Protocol):
-    """A query about a period: `over` until now or until `at`, or from `since` to `until`."""
+    """A query about a period.
+
+    The period has the length `over` and ends now or at `at`, or it goes from `since` to `until`.
+    """
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -38,11 +41,11 @@ class HasPeriod(Protocol):
 
     @property
     def at(self) -> float | None:
-        """The end of the period; without a length: a time in it."""
+        """The end of the period. If no length is given, this is a time within the period."""
 
     @property
     def since(self) -> float | None:
-        """The begin of the period."""
+        """The beginning of the period."""
 
     @property
     def until(self) -> float | None:
@@ -290,7 +293,10 @@ ACTIVE_FOR = Duration(
 
 
 class StatusQuery(Query):
-    """A query for the status. The default period is the last 60 seconds, else the time since the start."""
+    """A query for the status.
+
+    The default period is the last 60 seconds, or the time since the start if no window exists.
+    """
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     over: float | str | None = given(OVER, default=None)
@@ -382,7 +388,7 @@ class WorkersQuery(Query):
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
 
 
-# The reasons why fingerprints of one site are not compared, by the name of the reason in documents.
+# The reasons why fingerprints of one site are not compared, keyed by the name that the reason has in documents.
 REASONS = {
     "dtype": "another dtype",
     "shape": "another shape",

@@ -1,6 +1,6 @@
 """Queries: a base class with validated parameters.
 
-Owns: how a query is declared, and its conversion to and from a query string. Must not know: views, click, HTTP.
+Owns: how a query is declared, and how it is converted to a query string and back. Must not know: views, click, HTTP.
 Invariants: Every value of a query is validated, whatever its source. An unknown key, or a key that is given twice, is
 refused. If a query is converted to a query string and parsed again, the result is an equal query.
 """

@@ -16,8 +16,8 @@ class Verb(NamedTuple):
 
     Attributes:
         help: the verb's line in the list of verbs.
-        query: the name of a class in `brickd.query.queries`, which recordings also answer; empty if there is no
-            query.
+        query: the class of its query in `brickd.query.queries`; empty if it has no query. Recordings answer this query,
+            too.
         served: whether a daemon answers the query.
         also: words with which a person may mean this verb, separated by spaces.
     """

@@ -48,7 +48,7 @@ class Beginning:
         prefix: the prefix of the segments' names.
         names: the names of the recorded workers and services; empty if all workers were recorded.
         spans: whether each span was recorded in detail.
-        redacted: whether checksums, steps and positions have new keys, and values are omitted.
+        redacted: whether checksums, steps and positions were replaced by keyed hashes, and values were omitted.
         values: whether the recording has statistics, sketches and the FNV-1a checksums of tensors.
     """
 
@@ -160,7 +160,7 @@ def _worker(worker: Worker) -> str:
 class Shown:
     """A decoded snapshot, with the daemon's status and the counts at that time.
 
-    `host` is one moment on the machine's clocks; None if an earlier brickd wrote the snapshot.
+    `host` has the times that the machine's clocks showed at one moment; None if an earlier brickd wrote the snapshot.
     """
 
     snapshot: Snapshot
@@ -182,7 +182,7 @@ def read_beginning(body: bytes) -> Beginning:
             tuple(map(json_values.text, found["names"])),
             bool(found["spans"]),
             redacted,
-            # older files do not have this member; of these, only redacted files have no values
+            # Older files do not have this member. Among them, only the redacted ones have no values.
             bool(found.get("values", not redacted)),
         )
 

@@ -25,9 +25,10 @@ class Lost:
 
     Attributes:
         cut: the number of checksums that begin but do not end, because of a gap, damage, or the end of the last file.
-        missing: the number of missing sequence numbers: events of any kind for which there was no room in a ring, in
-            memory or on the disk, or that were damaged.
-        rejected: the number of invalid checksums, plus that of records that do not show where the next record begins.
+        missing: the number of missing sequence numbers. Each stands for an event of any kind that was damaged, or for
+            which there was no room in a ring, in memory or on the disk.
+        rejected: the number of invalid checksums, plus the number of records that do not show where the next record
+            begins.
         until: the ticks of a checksum after all missing records; None if there is none.
     """
 
@@ -42,7 +43,7 @@ class _Lane:
     """How far a lane has been read.
 
     Attributes:
-        next: the position of the slot after the last slot.
+        next: the position of the next slot to read.
         begun: the slots of an incomplete checksum.
         last: the sequence number of the last record.
         torn: whether records are missing and no checksum has followed yet.
@@ -56,10 +57,10 @@ class _Lane:
 
 @dataclass(slots=True)
 class Checked:
-    """The checksums of some workers, by uuid, in the files of one recording.
+    """The checksums of some workers in the files of one recording. The workers are given by their uuids.
 
     Attributes:
-        lost: the missing records of each worker that has records, by uuid; complete after the iteration.
+        lost: the missing records of each worker that has records, keyed by uuid; complete after the iteration.
         last: for each uuid and lane, the sequence number of the last record of any kind; complete after the iteration.
     """
 

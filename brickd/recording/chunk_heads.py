@@ -2,7 +2,7 @@
 
 Owns: which blocks of a file are heads, and where the search for the next head begins. Must not know: the content of
 bodies, the order of chunks. Invariants: The body of a returned head is within the file. Skipped bytes are reported with
-their position, and the end with its reason.
+their position. If a file ends without a closing chunk, this is reported with the reason.
 """
 
 from __future__ import annotations

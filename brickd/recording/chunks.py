@@ -1,8 +1,8 @@
 """The chunks of a recording, read from its file.
 
 Owns: which chunks of a file are valid, and the report on invalid ones. Must not know: the meaning of chunks.
-Invariants: A returned chunk is unchanged. `Form.end` reports missing data with the position. Nothing else happens,
-whatever the file contains and however it changes while it is read. At most one chunk is in memory.
+Invariants: A returned chunk is unchanged. `Form.end` reports missing data with the position. These are the only
+effects, whatever the file contains, and even if it changes while it is read. At most one chunk is in memory.
 
 brickd/reader/core/recording_format.h describes the format of the file.
 """
@@ -142,7 +142,7 @@ class Form:
         return blocks[: head.length] if _reader.recording_sum(self._key, blocks) == head.body_sum else None
 
     def _close(self, end: End, body: bytes) -> None:
-        """Note that the writer closed the file, and report bytes after the end."""
+        """Record that the writer closed the file, and report any bytes after the end."""
         end.ended = True
         try:
             _, *refused = _reader.recording_end(body)

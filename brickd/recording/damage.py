@@ -40,7 +40,7 @@ class End:
     """The end of the readable data of a file, and the damage before it.
 
     Attributes:
-        at: all valid data before this byte was read.
+        at: the offset up to which all valid data has been read.
         ended: whether the writer closed the file; if not, `why` tells why the data ends at `at`.
         damages: the first damaged ranges; `damages_more` counts the others.
         missing: the number of chunks that are known to be missing.

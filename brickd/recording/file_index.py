@@ -2,8 +2,8 @@
 
 Owns: which chunk bodies are valid, the report on invalid ones, which events are kept, which tables apply at a position.
 Must not know: other files, views. Invariants: An invalid chunk is reported with its position and affects no other
-chunk. Memory use does not grow with the file: in memory are the newest events, and the positions of the last few
-snapshots, of sources and of the weights, but no records.
+chunk. Memory use does not grow with the file: no records are kept in memory, only the newest events, and the positions
+of the last few snapshots, of sources and of the weights.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from brickd.shm import _reader, segment_codec
 
 _SOURCES_MAX = 4_096
 _LAST = SLOTS + 2  # the number of snapshots that a window needs, and a spare one
-# The limit of chunks of tables. A writer starts new tables every minute, and writes at most one such chunk per
-# snapshot.
+# The positions of only this many chunks of tables are kept. A writer starts new tables every minute, and writes at
+# most one such chunk per snapshot.
 _TABLES_MAX = 64
 _TABLES_BYTES_MAX = 2 * _reader.CHUNK_BYTES_MAX
 
@@ -119,7 +119,7 @@ class FileIndex:
             return None
 
     def sources(self) -> dict[int, SourceHead]:
-        """Return the heads of all sources, by hash."""
+        """Return the heads of all sources, keyed by hash."""
         return {hash_: head for hash_, (_, head) in self._sources.items()}
 
     def source(self, hash_: int) -> KernelSource | None:
@@ -186,7 +186,7 @@ class FileIndex:
 
 
 class RecordedEvents:
-    """The newest events, by number."""
+    """The newest events, keyed by number."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept

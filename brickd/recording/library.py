@@ -1,4 +1,4 @@
-"""The daemon's recordings: those that are being written, and those that were not fetched yet.
+"""The daemon's recordings: those that are being written, and those that have not been fetched yet.
 
 Owns: which recordings exist, and their limit. Must not know: callers, the content of recordings. Invariants: A
 recording is identified by the titles in its files, so any process finds it, even if its writer has ended. A file is

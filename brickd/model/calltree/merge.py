@@ -25,7 +25,7 @@ class MergedTree:
 
     Attributes:
         order: the nodes in preorder.
-        categories: the category of each brick, by name.
+        categories: the category of each brick, keyed by the brick's name.
         recorded_ns: the sum of the self times of the nodes.
         stray: the number of marks at paths where they have no meaning; a correct agent sets none.
         refused: the number of marks that the workers could not record since they started. These marks are not in the

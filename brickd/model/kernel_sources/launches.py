@@ -22,14 +22,14 @@ _COUNT = struct.Struct("<Q")
 
 @dataclass(slots=True)
 class Referred:
-    """The references to one source: the number of launches of each kernel, and the workers that launched."""
+    """The references to one source: the number of launches of each kernel, and the workers that launched them."""
 
     launches: Counter[str] = field(default_factory=Counter)
     workers: list[str] = field(default_factory=list)
 
 
 def referred(workers: Iterable[Worker]) -> dict[int, Referred]:
-    """Return the references to each source in the launches of these workers, by the hash of the source."""
+    """Return the references to each source in the launches of these workers, keyed by the hash of the source."""
     found: dict[int, Referred] = {}
     for worker in workers:
         for hash_, kernel, launches in _launched(worker.reading):

@@ -50,10 +50,9 @@ class Sources:
     """All sources of a daemon. One thread adds pieces; any thread may read.
 
     Attributes:
-        counts: the counts of irregular events. dropped: sources without room. refuted: texts that do not match their
-            hash.
-            differing: workers that sent another text for a hash. refused: invalid pieces. removed: least recently used
-            files above the limits.
+        counts: the counts of irregular events. dropped: sources that were dropped because there was no room. refuted:
+            texts that do not match their hash. differing: workers that sent another text for a hash. refused: invalid
+            pieces. removed: least recently used files above the limits.
     """
 
     def __init__(self) -> None:

@@ -1,17 +1,17 @@
 """The critical path: the longest chain of work that had to run one after another.
 
 Owns: which pieces of work follow each other, which may run in parallel, the longest chain, and the slack of each piece.
-Must not know: bricks, paths, screens. Invariants: the time of a piece counts once at any depth; the times on the path
-add up to its length; the order of pieces has an effect only if chains are equally long; cycles are reported; depth and
-length have no limit.
+Must not know: bricks, paths, screens. Invariants: the time of a piece is counted once, however deep the piece is. The
+times of the pieces on the path add up to the length of the path. The order in which pieces are given matters only if
+several chains are equally long. Cycles are reported. Pieces may be nested to any depth, and chains may have any length.
 
-Pieces are nested like spans. A thread runs a piece's own time and the pieces directly inside it one after
-another, with two exceptions. Device work runs in parallel to the thread, one piece after another. And if pieces need
-results of other pieces, only these needs decide their order: two pieces with no need between them could run in
-parallel.
+Pieces are nested like spans. Within a piece, a thread does the piece's own work and the pieces directly inside it one
+after another. There are two exceptions. Device work runs in parallel to the thread, one piece after another. And if
+some of the pieces need results of others, only this decides their order: two of them that do not depend on each other
+could run in parallel.
 
-Pieces that need each other in a cycle cannot be ordered. Pieces in a cycle count as one piece, which takes as long as
-all of them together.
+If pieces need each other in a cycle, they cannot be ordered. Then they count as one piece, which takes as long as all
+of them together.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Critical:
     """The longest chain, and the slack of the other pieces.
 
     Attributes:
-        path: the pieces of the longest chain, in a possible order; their own times add up to its length. A piece comes
-            before the pieces inside it.
+        path: the pieces of the longest chain, in an order in which they could have run. Their own times add up to the
+            length of the chain. A piece comes before the pieces inside it.
         slack_ns: how much longer each piece may take before the longest chain grows.
         cycles: pieces that need each other in a cycle, directly or through the pieces inside them.
     """
@@ -101,7 +101,10 @@ def critical(pieces: Sequence[Piece]) -> Critical:
 
 
 def _lifted(pieces: Sequence[Piece]) -> dict[int, set[int]]:
-    """Return the siblings that each piece waits for; a need counts for the siblings that contain its two pieces."""
+    """Return the siblings that each piece waits for.
+
+    If one piece needs another, those two siblings count that contain them.
+    """
     around = _Around(pieces)
     lifted: dict[int, set[int]] = defaultdict(set)
     for number, piece in enumerate(pieces):
@@ -116,7 +119,8 @@ def _lifted(pieces: Sequence[Piece]) -> dict[int, set[int]]:
 class _Around:
     """The ancestors of each piece, with skip links that find a common ancestor in a few steps.
 
-    In this class, the index of a piece is larger by 1, and index 0 is a root that contains all pieces.
+    In the lists of this class, the index of each piece is larger by 1 than elsewhere, because index 0 is a root that
+    contains all pieces.
     """
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
@@ -131,7 +135,7 @@ class _Around:
             self._depths.append(self._depths[above] + 1)
 
     def beside(self, number: int, needed: int) -> tuple[int, int]:
-        """Return the sibling that contains each piece; the two are equal if one piece contains the other."""
+        """Return the two siblings that contain the two pieces. They are equal if one piece contains the other."""
         one, other = number + 1, needed + 1
         depth = min(self._depths[one], self._depths[other])
         one, other = self._up(one, depth), self._up(other, depth)
@@ -173,7 +177,7 @@ def _sum(times: Iterable[float]) -> float:
 
 
 class _Plan(NamedTuple):
-    """Pieces that wait for each other: total length, longest chain, slack of each."""
+    """The plan of pieces that wait for others: the total length, the longest chain, and the slack of each piece."""
 
     length_ns: float
     chain: list[int]
@@ -181,7 +185,7 @@ class _Plan(NamedTuple):
 
 
 def _planned(waits: Sequence[tuple[list[int], set[int]]], lengths: Sequence[float]) -> _Plan:
-    """Plan groups in a possible order. Each entry has a group, and the groups that it waits for."""
+    """Plan groups of pieces. Each entry has a group, and the positions of the earlier groups that it waits for."""
     took = [_sum(lengths[number] for number in group) for group, _ in waits]
     ends: list[float] = []
     last: list[int | None] = []
@@ -211,7 +215,7 @@ def _planned(waits: Sequence[tuple[list[int], set[int]]], lengths: Sequence[floa
 def _condensed(
     here: Sequence[int], edges: Mapping[int, Sequence[int]]
 ) -> tuple[list[tuple[list[int], set[int]]], list[list[int]]]:
-    """Return Tarjan's strongly connected components, each after the components that it needs; and the cycles.
+    """Return Tarjan's strongly connected components, each after those that it needs. Also return the cycles.
 
     The function does not use recursion, because a chain may contain all pieces.
     """

@@ -1,9 +1,10 @@
 """Marks: facts other than times, such as the shape of a launch or the number of moved bytes.
 
-Owns: the facts about a launched kernel, a transfer, a function, a task; how the texts of shapes and of transfers' ends
-are parsed. Must not know: paths, trees, screens; brickd links to this file. Invariants: a text is a shape only if the
-writer would format that shape in the same way (brick_shm.h); any other text is kept unchanged; the counts of all
-shapes, including the unknown shape, add up to the number of launches.
+Owns: the facts about a launched kernel, a transfer, a function, a task; how the texts that describe shapes and the two
+ends of a transfer are parsed. Must not know: paths, trees, screens. This file is part of the agent; brickd has a
+symbolic link to it. Invariants: a text is a shape only if the writer would format that shape in the same way
+(brick_shm.h); any other text is kept unchanged; the counts of all shapes, including the unknown shape, add up to the
+number of launches.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def ends(text: str) -> tuple[str, str] | None:
 
 @dataclass(slots=True)
 class KernelMark:
-    """Launches of a kernel at one path, and the number of launches of each known shape."""
+    """The number of launches of a kernel at one path, and how many of them have each known shape."""
 
     launches: int = 0
     shapes: Counter[str] = field(default_factory=Counter)
@@ -182,7 +183,7 @@ class Definition(NamedTuple):
 
 @dataclass(slots=True)
 class Task:
-    """A brick whose spans are polls of tasks; `ended` counts the last poll of each task.
+    """A brick whose spans are polls of tasks. `ended` is the number of tasks that ended, because it counts last polls.
 
     Attributes:
         traced: whether the brick's spans are polls of tasks.

@@ -1,11 +1,11 @@
 """Makes the nodes of a call tree from rows. A row sums the paths with the same name, layer, unit and place.
 
-Owns: which paths are one row, which rows are one node, which mark belongs to which node, totals while spans are open.
-Must not know: where rows come from, what is shown. brickd links to this file: there, rows come from many workers; in
-the agent, rows come from the process's own segment. Invariants: the self times of nodes add up to the recorded time;
-the launches of nodes add up to the launches of the marks; a time is in the same node as the mark of its work, if only
-one mark is possible; an unknown time stays unknown; a sum depends neither on the order of rows nor on whether layers
-are separate; the walk uses no recursion.
+Owns: which paths are one row, which rows are one node, which mark belongs to which node, and what the totals are while
+spans are open. Must not know: where rows come from, what is shown. This file is part of the agent, where rows come from
+the process's own segment; brickd has a symbolic link to it, and there, rows come from many workers. Invariants: the
+self times of nodes add up to the recorded time; the launches of nodes add up to the launches of the marks; if only one
+mark can belong to a time, both are in the same node; a time that is unknown stays unknown; neither the order of rows
+nor whether layers are separate changes a sum; the walk uses no recursion.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ class RowKey(NamedTuple):
 
 
 def key_of(keys: Sequence[RowKey], above: int, name: str, layer: int | None, unit: int) -> RowKey:
-    """Return the key of a path below the row `above`. A span inside a drawn node of its name is part of that node.
+    """Return the key of a path below the row `above`.
+
+    If the host draws a node, a span directly below it that has the same name and layer is part of that node.
 
     Times of deferred work count as times that a device measured.
     """
@@ -109,7 +111,10 @@ class GraphNodes(Generic[F]):
         self.order = _preorder(top)
 
     def _make(self) -> None:
-        """Make the nodes. A time and the mark of its work share a node; so do a brick's given time and its span."""
+        """Make the nodes.
+
+        A time shares a node with the mark of its work, and a brick's given time with the brick's span.
+        """
         rows = self._rows
         around_times = {row.key.above for row in rows if row.key.unit in _TIMES}
         for number, row in enumerate(rows):
@@ -138,7 +143,7 @@ class GraphNodes(Generic[F]):
                 rows[number].node = node
 
     def _find(self) -> None:
-        """Find the rows that have records, and the nodes that only need another node."""
+        """Find the rows that have records. A row without records is found, too, if it needs another node."""
         for row in reversed(self._rows):
             row.there |= row.key.unit in _PLACES and row.totals["count"] > 0
             if row.there and row.key.above >= 0:
@@ -155,7 +160,10 @@ class GraphNodes(Generic[F]):
         return mark.key.unit in _OF_BRICKS and above >= 0 and self._rows[above].key.unit in (*_TIMES, NODE)
 
     def _marked(self, mark: TreeRow[F]) -> TreeNode[F] | None:
-        """Return a mark's node: its path's node if it has records, else the node of another unit at the same place."""
+        """Return a mark's node.
+
+        If the path of the mark has no records, it is the node of another unit at the same place.
+        """
         above = mark.key.above
         numbers = (above, *self._at_place[self._rows[above].key[:3]])
         return next((self._rows[number].node for number in numbers if self._rows[number].there), None)
@@ -208,7 +216,10 @@ def _node(row: TreeRow[F]) -> TreeNode[F]:
 
 
 def _shared(node: TreeNode[F], drawn: TreeNode[F]) -> TreeNode[F]:
-    """Merge a node that the host also draws into `node`; the host's figures count only if no time was measured."""
+    """Merge `drawn`, the same node as the host draws it, into `node`.
+
+    The host's time counts only if no time was measured.
+    """
     node.stated, node.layers = drawn.stated, node.layers | drawn.layers
     node.first = min(node.first, drawn.first)
     if node.row is None and drawn.row is not None:

@@ -1,8 +1,8 @@
 """A node of the call tree (a brick, a kernel, a transfer, a layer), and its figures.
 
 Owns: the units of paths, the fields of a node, its kind, its amounts, the part of its document that brickd and the
-agent have in common. Must not know: paths, how nodes are made, screens; brickd links to this file. Invariant: a kernel
-or a transfer whose time is unknown has no row.
+agent have in common. Must not know: paths, how nodes are made, screens. This file is part of the agent; brickd has a
+symbolic link to it. Invariant: a kernel or a transfer whose time is unknown has no row.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Kind = Literal["layer", "brick", "function", "task", "kernel", "transfer"]
 
 
 class Figures(TypedDict):
-    """The totals of a row; a row of brickd has further totals."""
+    """The totals of a row that both brickd and the agent have. In brickd, a row has more of them."""
 
     count: int
     total_ns: float
@@ -64,18 +64,26 @@ class TreeNode(Generic[F]):
     """A node of the call tree.
 
     Attributes:
-        name: the name of the brick, the kernel or the layer; the two ends of a transfer. layer: the layer of the node;
-        None: it has no layer, or layers are not separate. unit: the unit of its times, or the kind of its mark; None:
-        the node is a layer. below: its children, the largest first. layers: all layers of its spans. first: the node's
-        position in the order in which a worker first reached all nodes; with several workers, the smallest. row: the
-        totals of its spans, or else the figures that its host gives; None if its own time is unknown. stated: the
-        figures that its host gives. stated_ns: its time, if its row has the host's figures. Later: the sum of the self
-        times that the host gives for it and for the nodes below it, down to the next spans. untimed: the amounts of
-        launches without a known time. self_ns: the time in its spans that belongs to no other node. total_ns: the time
-        of its ended spans; while a span of it is open, also of the ended spans below. For a layer: the time of all
-        nodes below it. host_ns: the part of total_ns that is the host's time, not a device's. ended_ns: the self times
-        of this node and all nodes below it, without given times. whole: the size of its subtree, if the subtree is
-        omitted. task: whether its spans are polls of tasks. needs: for each needed name, how often it was recorded.
+        name: the name of the brick, the kernel or the layer; for a transfer, its two ends.
+        layer: the layer of the node; None: it has no layer, or layers are not separate.
+        unit: the unit of its times, or the kind of its mark; None: the node is a layer.
+        below: its children, the largest first.
+        layers: all layers of its spans.
+        first: the position of the node in the order in which a worker first reached its nodes; with several workers,
+            the smallest position.
+        row: the totals of its spans, or else the figures that its host gives; None if its own time is unknown.
+        stated: the figures that its host gives.
+        stated_ns: at first, the time of the node, if its row has the host's figures. After all times are added up: the
+            sum of the self times that the host gives for it and for the nodes below it, down to the next spans.
+        untimed: the amounts of launches without a known time.
+        self_ns: the time in its spans that belongs to no other node.
+        total_ns: the time of its ended spans; while one of its spans is open, also the time of the ended spans below.
+            For a layer: the time of all nodes below it.
+        host_ns: the part of total_ns that is the time of the host, not of a device.
+        ended_ns: the self times of this node and all nodes below it, without given times.
+        whole: the size of its subtree, if the subtree is omitted.
+        task: whether its spans are polls of tasks.
+        needs: for each needed name, how often it was recorded.
     """
 
     name: str
@@ -138,7 +146,7 @@ class TreeNode(Generic[F]):
 
     @property
     def given(self) -> bool:
-        """Whether the node's times were measured elsewhere."""
+        """Whether the node's times were given to the worker, and not measured as spans."""
         return self.unit in (NS, BOUND)
 
     @property
@@ -148,7 +156,7 @@ class TreeNode(Generic[F]):
 
     @property
     def bounded(self) -> bool:
-        """Whether the node's times are only bounds, which divide the time until a sync."""
+        """Whether the node's times are only upper bounds: each is a part of the time until a sync."""
         return self.unit == BOUND
 
     @property
