@@ -107,7 +107,7 @@ class ClientPlaces:
             connection.abort()
 
     async def emptied(self, within_seconds: float) -> None:
-        """Admit no more clients, close those that were answered, and close the others after this time."""
+        """Admit no more clients. Disconnect those that get no answer now, and the others after this time."""
         self._closed = True
         for connection in tuple(self._taken):
             connection.finish()

@@ -1,9 +1,8 @@
 """Streams of events, in the format `text/event-stream`.
 
 Owns: when each event is sent, how slow readers are treated, the number of readers. Must not know: the documents,
-sockets. Invariants: A slow reader does not delay other readers and uses no memory: the reader misses events, and
-receives the count of missed events. After a request to end, a stream ends by itself. A failure is sent as the last
-event, which is an error.
+sockets. Invariants: A slow reader does not delay other readers and uses no memory. It misses events instead, and is
+told how many. After a request to end, a stream ends by itself. If a stream fails, its last event is the error.
 """
 
 from __future__ import annotations

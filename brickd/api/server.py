@@ -28,7 +28,10 @@ class Server:
     """
 
     def __init__(self, served: Served, listen: Callable[[], Listener], limits: Limits) -> None:
-        """Listen, but do not answer yet; `listen` creates the socket, now and whenever its file was removed."""
+        """Listen, but do not answer yet.
+
+        `listen` creates the socket. It is called now, and again whenever the file of the socket has been removed.
+        """
         self._limits, self._listen = limits, listen
         self._listener = listen()
         self._application = Application(served, self._limits)
@@ -84,7 +87,7 @@ class Server:
                 self._loop.call_soon_threadsafe(self._stopped.set)
 
     def shed(self) -> None:
-        """Close all clients, because the daemon needs their descriptors. Any thread may call this."""
+        """Disconnect all clients, because the daemon needs their descriptors. Any thread may call this."""
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._room.shed)

@@ -1,7 +1,7 @@
 """The verb `history`.
 
-Owns: the screen of a history. Must not know: slots of the last day. Invariant: a period without a slot has no row, so
-the next row shows the time at which it begins.
+Owns: the screen of a history. Must not know: slots of the last day. Invariant: a period without a slot has no row. Each
+row shows when it begins, so the gap is visible.
 """
 
 from __future__ import annotations

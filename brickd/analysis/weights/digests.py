@@ -1,8 +1,8 @@
 """The digest of a worker's weights: equal for workers that hold the same tensors.
 
 Owns: when a worker has a digest, and what the digest depends on. Must not know: replicas, screens. Invariants: A worker
-has no digest until it has read all its weights, so that a model that is being loaded has none. The digest depends on
-names, layers, experts, contents and the key of the checksums, not on the order of tensors or on the worker.
+has no digest until it has read all its weights, so there is no digest while a model is still being loaded. The digest
+depends on names, layers, experts, contents and the key of the checksums, not on the order of tensors or on the worker.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """When a worker read its weights, which tensors it reads again, and how much time passes between its scans.
 
 Owns: the estimate of the time between scans, the limits of the plan in a worker's segment. Must not know: contents of
-tensors, other workers, screens. Invariants: Tensors that are read only at load do not affect the times of the others.
-The time between scans is never longer than an agent can plan.
+tensors, other workers, screens. Invariants: Tensors that are read only at load do not affect the times of other
+tensors. The time between scans is never longer than an agent can plan.
 """
 
 from __future__ import annotations
