@@ -60,6 +60,6 @@ def _content(begin: bytes) -> str:
     """
     if not begin:
         return "an empty file"
-    # The last character may be cut.
+    # The last character may be incomplete, because only the beginning of the file was read.
     text = begin.decode("utf-8", "ignore").encode()
     return "a text file" if b"\0" not in begin and len(begin) - len(text) < 4 else "a binary file"

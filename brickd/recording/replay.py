@@ -44,7 +44,7 @@ _VALUES = "it has statistics and sketches of tensors: they reveal tokens to anyo
 
 
 class Backwards:
-    """The snapshots of a recording, the newest first. Each is read only when it is needed, and only once."""
+    """The snapshots of a recording, the newest first. Each snapshot is read only when it is needed, and only once."""
 
     def __init__(self, files: Sequence[FileIndex]) -> None:
         self._rest = (shown for file in reversed(files) for shown in file.snapshots_backwards())

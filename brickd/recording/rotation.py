@@ -65,7 +65,7 @@ class Volumes:
     Attributes:
         id: the id of the recording, which is the same in all files.
         kept: the files that exist, the oldest first; `removed` counts older files above the limit.
-        cut: whether another process truncated the file that is being written, so that it cannot be continued.
+        cut: whether another process truncated the file that is being written. Such a file cannot be continued.
         trouble: why a recent write failed; "" if none failed.
     """
 
@@ -146,7 +146,7 @@ class Volumes:
         return Put.DONE
 
     def fail(self, why: str) -> None:
-        """Note that a write failed, and the reason."""
+        """Note that a write failed, and why it failed."""
         self.trouble, self._failed = why, True
 
     def next(self) -> bool:

@@ -1,9 +1,9 @@
 """A running recording: its thread, its schedule and how it ends. Only one recording runs at a time.
 
-Owns: when data is written, the end of a recording, and whether a recording runs. Must not know: what is written and
-how, how workers are read. Invariants: One thread writes, and no other thread waits for it. Data that cannot be written
-in time, or for which there is no room, is counted and reported. When the recording ends, the data that was already
-written stays. Data that is still pending is discarded, and so is the key of the redaction.
+Owns: when data is written, when a recording ends, and whether a recording runs. Must not know: what is written and how,
+how workers are read. Invariants: One thread writes, and no other thread waits for it. Data that cannot be written in
+time, or for which there is no room, is counted and reported. When the recording ends, the data that was already written
+stays. Data that is still pending is discarded, and so is the key of the redaction.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The losses of a worker, and the settings that would make room for what was lost.
 
-Owns: the judgement of a worker's counters. Must not know: screens, other workers. Invariants: every counter of lost
-data is reported. A truncated name is not a loss. An end without a begin is not a loss either: it happens in a child
-process that was forked within a span. The suggested value of a setting makes room for what was refused, but is never
-above the agent's limit. If several losses of a worker suggest the same setting, they suggest the same value.
+Owns: how a worker's counters are judged. Must not know: screens, other workers. Invariants: every counter of lost data
+is reported. A truncated name is not a loss. An end without a begin is not a loss either: it happens in a child process
+that was forked within a span. The suggested value of a setting makes room for what was refused, but is never above the
+agent's limit. If several losses of a worker suggest the same setting, they suggest the same value.
 """
 
 from __future__ import annotations

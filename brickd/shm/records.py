@@ -1,8 +1,8 @@
 """Records, decoded from the slots of a ring.
 
 Owns: how slots become records, and the names of their kinds. Must not know: the origin of the slots. Invariants: A
-record of an unknown kind is counted, and the number of slots that it declares is skipped. An impossible number of slots
-ends the decoding, and the remaining slots count as one unreadable record.
+record of an unknown kind is counted, and the number of slots that it declares is skipped. If a record declares an
+impossible number of slots, the decoding ends there. The remaining slots are counted as one unreadable record.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class SharedTables(NamedTuple):
         return SharedTables({**self.names, **other.names}, {**self.paths, **other.paths}, {**self.sites, **other.sites})
 
     def without(self, numbers: Container[int]) -> SharedTables:
-        """Return the tables without those that have one of these ids."""
+        """Return the tables, but leave out those with one of these ids."""
         return SharedTables(
             {number: rows for number, rows in self.names.items() if number not in numbers},
             {number: rows for number, rows in self.paths.items() if number not in numbers},

@@ -2,8 +2,8 @@
 
 Owns: which workers are compared, which evidence leads if the query names none. Must not know: how rows are made, the
 schema of the document, screens. Invariants: A verdict names its kind of evidence. If nothing can be compared, the
-verdict says so with the reason, and is never "equal". Steps are paired only if the query requests evidence by run. Data
-that was not compared is reported.
+verdict says so and gives the reason. The verdict is then never "equal". Steps are paired only if the query requests
+evidence by run. Data that was not compared is reported.
 """
 
 from __future__ import annotations

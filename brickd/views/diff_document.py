@@ -280,7 +280,10 @@ def _site(site: Site, found: SiteFound, difference: Difference | None) -> Docume
 
 
 def _times(sides: Sides, apart: int) -> Document:
-    """Compare the times of one worker with those of the others, since their start."""
+    """Compare the times of one worker with those of all others.
+
+    The times include everything since each worker's start.
+    """
     b = [sides.workers[apart]]
     a = [worker for worker in sides.workers if worker is not b[0]]
     found = paces((each.reading for each in a), (each.reading for each in b))
