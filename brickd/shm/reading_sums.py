@@ -17,9 +17,9 @@ from brickd.base.json_values import U64_MAX
 from brickd.shm import _reader
 from brickd.shm.segment_copy import CallPath, Reading, name_in
 
-# Fields about the tables of a single process, which cannot be added up.
 _KNOWN_PATHS_MAX = 1 << 18  # the paths whose rows are kept, which also keep the tables of dead workers in memory
 _TIMES_LARGER = 8  # tables that are larger than those of a reading by this factor are not used again
+# These fields describe the tables of a single process, so they cannot be added up.
 _NO_TABLES = {"names": 0, "paths": 0, "sites": 0, "took": 0, "key": 0}
 
 
