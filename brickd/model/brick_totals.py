@@ -115,7 +115,7 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[BrickTotals]
 
 @dataclass(slots=True)
 class _Launched:
-    """The totals of a kernel's launches; `timed`: the number of launches with a known time."""
+    """The totals of a kernel's launches. `timed` is the number of launches whose time is known."""
 
     row: _reader.Row
     timed: int = 0

@@ -63,7 +63,7 @@ def _text(of: DaySlot) -> str:
 
 
 def decode(body: bytes, began_ns: int, ended_ns: int, *, work: bool = True) -> DaySlot:
-    """Decode the output of `encode`; with `work`, also the work of each worker.
+    """Decode the output of `encode`. The work of each worker is decoded only if `work` is true.
 
     ValueError: the slot is invalid.
     """

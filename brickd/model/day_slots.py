@@ -112,7 +112,10 @@ class SlotTables:
 
 
 def slot(before: Snapshot, after: Snapshot, tables: SlotTables | None = None) -> DaySlot:
-    """Return the work of all workers between two snapshots; `tables`: the tables of earlier slots."""
+    """Return the work of all workers between two snapshots.
+
+    `tables` are the tables of earlier slots, if there are any.
+    """
     tables = tables or SlotTables()
     lost_before = {worker.reading.uuid: worker.ledger.lost() for worker in before.survey.workers}
     lost_before |= {uuid[:16]: lost for uuid, lost in lost_before.items()}

@@ -127,7 +127,7 @@ class Deferred:
             self._ended(start, elapsed_ns)
 
     def settle(self, tick_ns: float, *, complete: bool) -> None:
-        """End a pass over the lanes; `complete`: whether each lane was read to its end during the pass."""
+        """End a pass over the lanes. `complete` tells whether each lane was read to its end during the pass."""
         if complete or len(self._fresh) > WAITING_MAX:
             self._close_all(tick_ns)
             self.counts["unmatched"] += len(self._ripe.measurements)

@@ -1,9 +1,9 @@
 """Adds up the summaries of many workers, keyed as the caller wants: by brick or by node of a tree.
 
 Owns: the row to which each path belongs, and how time is assigned to rows. Must not know: files, workers, the meaning
-of a key. Invariants: Self times add up to the recorded time, in which each moment counts once. In the total of a row, a
-moment counts once, even if a span of the row is inside another span of the same row. The order of readings changes
-nothing. Marks have no time, and have rows only if the caller requests them.
+of a key. Invariants: The self times add up to the recorded time. In the recorded time, each moment is counted once. In
+the total of a row, a moment counts once, even if a span of the row is inside another span of the same row. The order of
+readings changes nothing. Marks have no time, and have rows only if the caller requests them.
 """
 
 from __future__ import annotations

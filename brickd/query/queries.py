@@ -187,7 +187,7 @@ class DiffQuery(Query):
 
 
 class EventsQuery(Query):
-    """A query for logged events: those after a number, or those of a period."""
+    """A query for logged events: those after the event with a number, or those of a period."""
 
     since: int | float = given(
         NumberOrDuration(

@@ -101,7 +101,7 @@ def event(of: Event) -> bytes:
 
 
 def tables(of: Snapshot, written: set[int]) -> bytes | None:
-    """Encode the names, paths and sites of a snapshot that are not in the file yet; None if all are.
+    """Encode those names, paths and sites of a snapshot that are not in the file yet; None if there are none.
 
     The ids of the encoded tables are added to `written`. If `written` is empty, the body starts new tables, and later
     snapshots do not need earlier ones.

@@ -46,7 +46,7 @@ class _Lane:
         next: the position of the next slot to read.
         begun: the slots of an incomplete checksum.
         last: the sequence number of the last record.
-        torn: whether records are missing and no checksum has followed yet.
+        torn: whether some records are missing, and no checksum after them has been read yet.
     """
 
     next: int = 0

@@ -225,7 +225,7 @@ class RecordedEvents:
 
 
 class _Tables(NamedTuple):
-    """The tables of a chunk of `size` bytes; `afresh`: whether they are complete without earlier tables."""
+    """The tables of a chunk of `size` bytes. `afresh` tells whether they are complete without earlier tables."""
 
     tables: segment_codec.SharedTables
     afresh: bool

@@ -140,7 +140,7 @@ class _Part:
 
 
 class Making:
-    """An incomplete source; `refuted`: whether a text was complete but did not match the hash."""
+    """An incomplete source. `refuted` tells whether a text was complete but did not match the hash."""
 
     def __init__(self, hash_: int, sender: str) -> None:
         self.hash, self.sender = hash_, sender

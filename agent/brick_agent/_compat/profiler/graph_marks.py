@@ -108,7 +108,7 @@ class KernelMark:
         return next((hash_ for hash_, _ in ranked(sources)), None)
 
     def document(self, timed: int) -> dict[str, Any]:
-        """The JSON document; `timed`: the number of launches whose times are known."""
+        """The JSON document. `timed` is the number of launches whose times are known."""
         found = ranked(self.shapes)
         shown = found[:SHOWN_MAX]
         return {
@@ -156,7 +156,7 @@ class TransferMark:
     returned_bytes: int = 0
 
     def document(self, timed: int) -> dict[str, Any]:
-        """The JSON document; `timed`: the number of transfers whose times are known."""
+        """The JSON document. `timed` is the number of transfers whose times are known."""
         found = ends(self.couple)
         return {
             "direction": self.direction,
@@ -196,7 +196,7 @@ class Task:
     yields: int = 0
 
     def document(self, stretches: int) -> dict[str, Any]:
-        """The JSON document; `stretches`: the number of recorded polls."""
+        """The JSON document. `stretches` is the number of recorded polls."""
         stretches = stretches if self.traced else 0
         yields = max(0, stretches - self.ended) + self.yields
         return {"polls": stretches + self.polls, "ended": self.ended, "yields": yields}

@@ -85,7 +85,7 @@ class TreeRow(Generic[F]):
 
 
 class GraphNodes(Generic[F]):
-    """All nodes of these rows; `layers`: whether there is a node for each layer.
+    """All nodes of these rows. `layers` tells whether there is a node for each layer.
 
     Attributes:
         order: the nodes in preorder, with the largest children first.
