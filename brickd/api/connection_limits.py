@@ -157,7 +157,10 @@ class Connection(H11Protocol):
         if self._turned_away:
             return  # the bytes are dropped: to close while the client sends may lose the answer
         super().data_received(data)
-        if self.cycle is not None and not self.cycle.more_body and not self._turned_away:
+        cycle = self.cycle
+        if cycle is None or cycle.more_body or self._turned_away:
+            return
+        if not cycle.response_started:  # later, the client must read, and more bytes do not end its turn
             self._go_on()
 
     def send_400_response(self, msg: str) -> None:

@@ -98,6 +98,18 @@ def test_a_client_that_does_not_read_has_a_bounded_buffer_and_is_dropped(path: P
         assert ask(path, "/v1").status == 200
 
 
+def test_a_client_that_sends_the_end_of_its_request_instead_of_reading_is_dropped(path: Path) -> None:
+    with serving(path, Limits(take_seconds=0.2)) as daemon, connected(path) as client:
+        large(daemon)
+        client.sendall(request("/v1/events", None, "Content-Length: 1"))
+        client.recv(1)
+        (connection,) = daemon.server._room._taken
+        while not connection.flow.write_paused:
+            pass
+        client.sendall(b"x")
+        assert closed(client, 10_000)
+
+
 @pytest.mark.slow
 def test_a_slow_client_that_catches_up_gets_a_new_time_limit(path: Path) -> None:
     with serving(path, Limits(take_seconds=0.5)) as daemon:
