@@ -2,9 +2,9 @@
 
 Owns: the first line, whether a file is complete, how a file is read and replaced. Must not know: the meaning of the
 bytes. Invariants: A file that was cut, or changed in any byte, is refused with the reason. A file of a later version of
-brickd is refused and never interpreted. A reader sees the old file or the new one, never a mixture. If the path is a
-symbolic link, the link stays and the file behind it is replaced. A terminal, a pipe or /dev/null is written to and
-never replaced.
+brickd is refused and never interpreted. A reader sees the old file or the new one, never a mixture. Unless the caller
+says otherwise, the file behind a symbolic link is replaced, and a terminal, a pipe or /dev/null is written to and never
+replaced.
 """
 
 from __future__ import annotations
@@ -77,14 +77,23 @@ def content_of(path: Path) -> bytes | None:
         return None
 
 
-def replace(path: Path, content: bytes, *, lasting: bool = True, mode: int = 0o600) -> None:
-    """Replace a file, or raise OSError and leave it unchanged. `lasting` tells whether it must survive a crash."""
-    if path.exists() and not path.is_file():
+def replace(path: Path, content: bytes, *, lasting: bool = True, mode: int = 0o600, follows: bool = True) -> None:
+    """Replace a file, or raise OSError and leave it unchanged.
+
+    Args:
+        path: the file.
+        content: its new content.
+        lasting: whether the content must survive a crash of the machine.
+        mode: the permissions of the new file.
+        follows: whether links are followed and pipes are written to; False replaces the link or pipe itself, and never
+            waits for a reader.
+    """
+    if follows and path.exists() and not path.is_file():
         path.write_bytes(content)
         return
     import tempfile  # imported here, because it takes 4 ms and readers do not need it
 
-    path = path.resolve()
+    path = path.resolve() if follows else path
     fd, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # creates a file of mode 0600
     try:
         with open(fd, "wb") as file:

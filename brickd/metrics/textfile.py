@@ -34,7 +34,8 @@ class Textfile:
         """Write the page of a snapshot."""
         page = self._page.of(snapshot.survey)
         try:
-            replace(self._path, page, lasting=False, mode=_MODE)
+            # Other users may write into the directory. So their links are not followed, and no pipe stops the daemon.
+            replace(self._path, page, lasting=False, mode=_MODE, follows=False)
         except OSError as error:
             self._page.textfile_failures = (self._page.textfile_failures or 0) + 1
             if self.trouble is None:

@@ -3,11 +3,12 @@ absent."""
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -168,6 +169,21 @@ def test_failures_are_counted_and_logged_once_until_the_file_is_written_again(pr
     writer.remove()
     writer.remove()
     assert list(file.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to(path.parent / "other")], ids=["pipe", "link"])
+def test_a_pipe_or_a_link_in_the_place_of_the_file_is_replaced(
+    prefix: str, tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    file, other = tmp_path / "brickd.prom", tmp_path / "other"
+    other.write_text("of someone else")
+    make(file)
+    writer = Textfile(file, pages_of(SharedMemory()), lambda *_, **__: None)
+    writer.take(Snapshot.of(SharedMemory().survey(), 0, 0))
+    assert writer.trouble is None
+    assert not file.is_symlink()
+    assert parsed(file.read_bytes())
+    assert other.read_text() == "of someone else"
 
 
 FULL = """
