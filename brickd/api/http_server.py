@@ -19,7 +19,7 @@ from typing import TypeVar
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
@@ -116,11 +116,22 @@ class HttpServer:
         self._profiles += 1
         try:
             before = await self._in_thread(lambda: look(self._world))
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ending.wait(), query.seconds)
+            await self._wait(request, query.seconds)
             return ProfileReply(await self._in_thread(lambda: live_profile(before, look(self._world))))
         finally:
             self._profiles -= 1
+
+    async def _wait(self, request: Request, seconds: float) -> None:
+        """Wait, until this server ends at the latest; raise ClientDisconnect once the client has gone."""
+        gone = asyncio.create_task(_disconnected(request))
+        ending = asyncio.create_task(self._ending.wait())
+        try:
+            await asyncio.wait((gone, ending), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if gone.done():
+                raise ClientDisconnect
+        finally:
+            gone.cancel()
+            ending.cancel()
 
     async def _in_thread(self, make: Callable[[], Made]) -> Made:
         return await asyncio.get_running_loop().run_in_executor(self._threads, make)
@@ -142,6 +153,11 @@ class TextReply(Reply):
     """A page of metrics."""
 
     media_type = CONTENT_TYPE
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _no_path(request: Request, error: Exception) -> Response:

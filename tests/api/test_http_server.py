@@ -7,6 +7,7 @@ import json
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 from metric_pages import get, pages_of, parsed
 from pprof_reader import profile
+from running import until
 from serving import Daemon, answer, connected, rest
 
 from brickd.api import http_server
@@ -188,6 +190,21 @@ def test_more_profiles_at_once_than_the_limit_are_refused(address: str) -> None:
     assert get(address).status == 200, "and a page of metrics is still made"
     for each in clients:
         each.close()
+
+
+def test_a_profile_ends_when_its_client_has_gone(address: str) -> None:
+    def taken() -> bool:
+        return get(address, f"{PROFILE}?seconds=0.1").status == HTTPStatus.TOO_MANY_REQUESTS
+
+    clients = [silent(address) for _ in range(PROFILES_MAX)]
+    for each in clients:
+        each.sendall(f"GET {PROFILE}?seconds=60 HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
+    until(taken)
+    for each in clients:
+        each.close()
+    ended = time.monotonic() + 30
+    until(lambda: not taken())
+    assert time.monotonic() < ended, "and not after 60 seconds"
 
 
 @pytest.mark.parametrize(
