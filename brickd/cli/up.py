@@ -152,6 +152,10 @@ def _door(address: str | None, token_file: Path | None, *, metrics: bool) -> _Do
     from brickd.api.tcp_listener import TcpListener
 
     token = None if token_file is None else secret_of(token_file, "--http-token-file")
+    if token is not None and any(byte < 0x20 or byte == 0x7F for byte in token):
+        raise WrongQuestion(
+            f"--http-token-file {token_file} has several lines or control characters, expected one line of text"
+        )
     return _Door(TcpListener(address), token)
 
 

@@ -254,6 +254,10 @@ def test_the_options_need_each_other(tmp_path: Path, run_up: Callable[..., str])
     token.write_text("x")
     token.chmod(0o644)
     assert "mode 0644" in run_up("--http", "127.0.0.1:0", "--metrics", "--http-token-file", str(token))
+    token.chmod(0o600)
+    for secret in ("x\ny", "x\0y", "x\x7fy"):  # no client can send such a token in a header
+        token.write_text(secret)
+        assert "expected one line" in run_up("--http", "127.0.0.1:0", "--metrics", "--http-token-file", str(token))
 
 
 @pytest.fixture
