@@ -268,6 +268,10 @@ int brick_wants(uint32_t kernel, const void *key, const struct brick_at *at);
  * applies unless the operator or BRICKD_FINGERPRINTS sets a rate. */
 int brick_wants_of(uint32_t kernel, const void *key, const struct brick_at *at, uint32_t rate);
 
+/* Returns the key of a step that the host names by a text: its FNV-1a. Until 256 later texts, each thread that records a
+ * checksum of the step also records a text of up to 48 bytes, so that brickd shows it instead of the key. Does not
+ * allocate; any thread may call it at any time. */
+uint64_t brick_step_named(const char *text, size_t length);
 /* Returns whether the key's open span is in a step. */
 int brick_in_step(const void *key);
 /* For an engine that does not count steps: computes a step's key from the step's inputs, tensor by tensor, starting

@@ -88,6 +88,8 @@ struct brick_python {
     void (*moved)(enum brick_direction direction, struct brick_handle *from, struct brick_handle *to, const void *task,
                   uint64_t bytes, const uint64_t *elapsed_ns);
     void (*needs)(struct brick_handle *brick, struct brick_handle *needed, const void *task);
+
+    uint64_t (*step_named)(const char *text, size_t length); /* as brick_step_named */
 };
 
 /* Returns the calls, valid as long as the process. Returns NULL and sets an ImportError if brick_agent is missing or

@@ -1,4 +1,4 @@
-/* brick_shm.h - the shared-memory format of brickd, version 1.12.
+/* brick_shm.h - the shared-memory format of brickd, version 1.13.
  *
  * This file defines the format. The writer in the worker and the reader in the daemon share nothing else. Prose comes
  * first, then structs.
@@ -173,7 +173,7 @@
 #define BRICK_MAGIC UINT64_C(0x4D4853444B435242) /* "BRCKDSHM" */
 #define BRICK_ENDIAN UINT32_C(0x01020304)
 #define BRICK_MAJOR 1
-#define BRICK_MINOR 12
+#define BRICK_MINOR 13
 #define BRICK_PREFIX "brickd-"
 #define BRICK_DIRECTORY "/dev/shm"
 #define BRICK_PAGE 4096u
@@ -566,7 +566,8 @@ static inline uint32_t brick_bucket(uint64_t ticks)
     K(FINALIZE, 4, finalize, finalize) /* since 1.2: the host waited for a stream: earlier work on it is over */       \
     K(MEASURED, 5, measured, measured) /* since 1.2: a device's duration of one deferred start */                       \
     K(CHECKED, 6, checked, checked)    /* since 1.3: fingerprints of a site's tensors; the only kind with several slots */ \
-    K(SOURCE, 7, source, source_piece) /* since 1.6: a piece of a kernel's source */
+    K(SOURCE, 7, source, source_piece) /* since 1.6: a piece of a kernel's source */                                   \
+    K(STEP_TEXT, 8, step_text, step_text) /* since 1.13: the text by which the host names a step */
 
 enum brick_kind {
     BRICK_KIND_NONE = 0,
@@ -651,6 +652,19 @@ enum brick_source_part { BRICK_SOURCE_NAME = 0, BRICK_SOURCE_PATH = 1, BRICK_SOU
 #define BRICK_SOURCE_PIECE 40u
 #define BRICK_SOURCE_MAX 1048576u /* the limit of a text in bytes; a longer text is not written */
 #define BRICK_SOURCE_LABEL 1000u  /* the limit of a name and of a path in bytes; longer ones are cut */
+
+/* The text by which the host names a step, since 1.13. The step's key is the FNV-1a (64 bits) of the text, so the record
+ * needs no key, and a reader cannot be told a text for another key. A longer text is not written: its beginning would
+ * not show that it belongs to the key. The record follows the first checksum of the step in its lane, while at least
+ * half of the ring is free. A text without room is not a loss, because nothing is attempted. */
+#define BRICK_STEP_TEXT_MAX 48u
+struct brick_step_text {
+    uint64_t sequence;
+    uint32_t length; /* 1 to BRICK_STEP_TEXT_MAX bytes */
+    uint16_t slots;  /* 1 */
+    uint16_t kind;   /* BRICK_KIND_STEP_TEXT */
+    uint8_t text[BRICK_STEP_TEXT_MAX]; /* UTF-8, padded with zeros */
+};
 
 /* The fingerprints of a site's tensors, since 1.3: this slot, one slot with the shape of the output, and two slots per
  * tensor, the output first. brick_fingerprint.h defines a fingerprint; the key is the key of the service. Records of
@@ -829,7 +843,9 @@ static inline int brick_layout_compute(const struct brick_header *h, struct bric
     F(tensor_sums, reserved, 'B') \
     F(tensor_sketch, places, 'f') \
     F(source_piece, sequence, 'Q') F(source_piece, piece, 'I') F(source_piece, slots, 'H') F(source_piece, kind, 'H') F(source_piece, hash, 'Q') \
-    F(source_piece, text, 'B')
+    F(source_piece, text, 'B') \
+    F(step_text, sequence, 'Q') F(step_text, length, 'I') F(step_text, slots, 'H') F(step_text, kind, 'H') \
+    F(step_text, text, 'B')
 
 struct brick_field {
     const char *record; /* the struct, without its prefix */

@@ -185,6 +185,24 @@ static void rows(uint32_t kernel, uint64_t time)
     brick_rows_record(kernel, NULL, &place, &output, &chosen); /* a ring of 16 slots has room for one pair, not for two */
 }
 
+/* Since 1.13: the text of a step follows the first checksum of the step; the consumer has read all earlier records. */
+static void tell(uint32_t kernel, uint64_t time)
+{
+    static const float numbers[] = {1, -2, 3};
+    static const int64_t shape[] = {3};
+    const struct brick_tensor tensor = {
+        .data = numbers, .dtype = BRICK_FLOAT32, .dims = 1, .shape = shape, .valid = BRICK_ALL_ROWS};
+    const uint64_t step = brick_step_named("request ä", strlen("request ä"));
+    const uint32_t layer = 2;
+    const struct brick_at place = {.layer = &layer, .step = &step};
+    struct brick_taken taken;
+    at(time);
+    consume(0, EVENTS, brick_load_relaxed(&brick_lane_of(brick_agent.segment, 0)->event_head));
+    if (brick_take(kernel, NULL, &place, &tensor, &taken) != NULL)
+        abort();
+    brick_checksum(kernel, NULL, &place, &taken, NULL, 0);
+}
+
 /* Since 1.12: the results of calls at a site that records rows, a site that is never examined, and the sites' turns. */
 static void note(uint32_t kernel)
 {
@@ -339,6 +357,7 @@ int main(int argc, char **argv)
     check(attention, 26000);
     rows(ffn, 26200);
     note(ffn);
+    tell(ffn, 26300);
     brick_end(decode, NULL, 0, 0);
     draw(ffn, 26500);
     graph(ffn, 27000);

@@ -244,7 +244,7 @@ def test_nothing_is_kept_of_slots_that_are_not_records(redacts: bool, bits: byte
         r.add(0, "event", bytes(slots))
         _reader.drain([drain])
         tape.write(spool)
-    known = range(DEFER, CHECKED + 1)
+    known = {*range(DEFER, CHECKED + 1), _reader.KIND_STEP_TEXT}
     if not any(slots[at + 14] in known and slots[at + 15] == 0 for at in range(0, len(slots), SLOT)):
         assert not [word for file in tape.files for word in words if word in file]
 
@@ -592,3 +592,23 @@ def test_a_piece_that_resembles_the_rest_of_another_is_not_taken_for_it(redacts:
     assert (last.worker, last.lane, last.first) == (other == "worker", other == "lane", place)
     assert last.inside == 6 - place % 6
     assert last.slots[: last.inside * SLOT] == bytes(last.inside * SLOT)
+
+
+@pytest.mark.parametrize("length", [0, 5, 48, 49])
+@pytest.mark.parametrize(("values", "redacts"), [(True, False), (False, False), (False, True)])
+def test_the_text_of_a_step_is_recorded_up_to_its_length_unless_redacted(
+    values: bool, redacts: bool, length: int
+) -> None:
+    head, text = struct.pack("<HH", 1, _reader.KIND_STEP_TEXT), bytes(range(1, 49))
+    slots = struct.pack("<QI", 9, length) + head + text
+    tape = Tape([], 1 << 16)
+    with rings(event_slots=64) as r:
+        drain, spool = r.drain(), _reader.Spool(values=values, redacts=redacts)
+        drain.record_into(spool, 7)
+        r.add(0, "event", slots)
+        _reader.drain([drain])
+        tape.write(spool)
+    ((_, found),) = slots_of(tape.files).items()
+    left = length if length <= 48 and not redacts else 0
+    kept = struct.pack("<QI", 9, left) + head + text[:left].ljust(48, b"\0")
+    assert found == (slots if values else kept)

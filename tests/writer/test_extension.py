@@ -10,7 +10,7 @@ from faults import Compile, Start, exact
 from recorded import counts, events, record, summaries
 from test_marks import marks
 
-from brickd.shm import records
+from brickd.shm import _reader, records
 from brickd.shm.segment import open_segment
 
 EXTENSION = ("-shared", "-fPIC", "-Wno-unused-parameter", "-I", sysconfig.get_path("include"))
@@ -206,6 +206,19 @@ assert calls.is_off()
     assert exact(got) == {"begun": 2, "summarized": 2}
 
 
+def test_each_call_of_the_capsule_exists_and_a_text_has_a_key(worker: Start) -> None:
+    process = worker("""
+import ctypes
+from brick_agent import _core
+get = ctypes.pythonapi.PyCapsule_GetPointer
+get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+table = ctypes.cast(get(_core.native, b"brick_agent._core.native"), ctypes.POINTER(ctypes.c_uint64))
+named = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_char_p, ctypes.c_size_t)(table[table[0] // 8 - 1])
+report([all(table[: table[0] // 8]), named(b"req-1", 5)])
+""")
+    assert process.next_report() == [True, _reader.source_hash(b"req-1")]
+
+
 @pytest.mark.interpreter
 @pytest.mark.parametrize(
     ("missing", "text"),
@@ -213,11 +226,11 @@ assert calls.is_off()
         ("sys.modules['brick_agent'] = None", '"brick_agent"'),
         (
             "sys.modules['brick_agent'] = type(sys)('brick_agent')",
-            "has 0 bytes of calls for extensions, expected at least 184",
+            "has 0 bytes of calls for extensions, expected at least 192",
         ),
         (
             "_core.native = older",
-            "has 8 bytes of calls for extensions, expected at least 184: install a later brick-agent",
+            "has 8 bytes of calls for extensions, expected at least 192: install a later brick-agent",
         ),
     ],
     ids=["absent", "of another kind", "older"],

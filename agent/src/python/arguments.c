@@ -98,7 +98,10 @@ int core_elapsed(PyObject *value, uint64_t *elapsed_ns)
     return core_complain("elapsed_ns must be a number of nanoseconds from 0 to 2^48", value);
 }
 
-int core_number(PyObject *value, uint64_t *number, bool *has, const char *expected)
+/* Inlined for each `hash`, because each call of a span may have a step. */
+static inline __attribute__((always_inline)) int take_number(PyObject *value, uint64_t *number, bool *has,
+                                                             const char *expected,
+                                                             uint64_t (*hash)(const char *text, size_t length))
 {
     Py_ssize_t length;
     const char *text = NULL;
@@ -111,12 +114,24 @@ int core_number(PyObject *value, uint64_t *number, bool *has, const char *expect
         *has = !PyErr_Occurred();
     } else if (PyUnicode_Check(value) && (text = PyUnicode_AsUTF8AndSize(value, &length)) != NULL) {
         *has = true;
-        *number = brick_fnv1a(text, (size_t)length);
+        *number = hash(text, (size_t)length);
     }
     if (*has)
         return 0;
     *number = 0;
     return core_complain(expected, value);
+}
+
+static inline uint64_t hash_only(const char *text, size_t length) { return brick_fnv1a(text, length); }
+
+int core_number(PyObject *value, uint64_t *number, bool *has, const char *expected)
+{
+    return take_number(value, number, has, expected, hash_only);
+}
+
+int core_step_key(PyObject *value, uint64_t *step, bool *has)
+{
+    return take_number(value, step, has, "a step must be an integer or a string", brick_step_named);
 }
 
 PyObject *core_text(PyObject *value)

@@ -40,7 +40,8 @@ int core_elapsed(PyObject *value, uint64_t *elapsed_ns);
 int core_to_layer(PyObject *value, uint32_t *layer);
 /* An integer stays unchanged, a string becomes its hash. For None and any other type, *has is false. */
 int core_number(PyObject *value, uint64_t *number, bool *has, const char *expected);
-#define CORE_STEP "a step must be an integer or a string"
+/* core_number for a step, whose text brickd can show. */
+int core_step_key(PyObject *value, uint64_t *step, bool *has);
 /* Returns the name as a str that UTF-8 can encode: a new reference, or NULL with an exception set. */
 PyObject *core_text(PyObject *value);
 

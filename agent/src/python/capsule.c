@@ -167,6 +167,7 @@ static struct brick_python native = {
     .launched = native_launched,
     .moved = native_moved,
     .needs = native_needs,
+    .step_named = brick_step_named,
 };
 
 PyObject *core_native(void) { return PyCapsule_New(&native, BRICK_PYTHON_CAPSULE, NULL); }

@@ -115,13 +115,23 @@ static int to_layer(struct request *p, PyObject *value)
     return core_to_layer(value, &p->layer);
 }
 
-static int to_number(PyObject *value, uint64_t *number, const uint64_t **at, const char *expected)
+static int to_step(struct request *p, PyObject *value)
 {
     bool has;
     if (!core_is_given(value))
         return 0;
-    const int wrong = core_number(value, number, &has, expected);
-    *at = has ? number : NULL;
+    const int wrong = core_step_key(value, &p->step, &has);
+    p->at.step = has ? &p->step : NULL;
+    return wrong;
+}
+
+static int to_position(struct request *p, PyObject *value)
+{
+    bool has;
+    if (!core_is_given(value))
+        return 0;
+    const int wrong = core_number(value, &p->position, &has, "a position must be an integer or a string");
+    p->at.position = has ? &p->position : NULL;
     return wrong;
 }
 
@@ -263,7 +273,7 @@ PyObject *core_take(PyObject *module, PyObject *const *args, Py_ssize_t given, P
         return NULL;
     }
     if (core_arguments(&call, args + 2, 0, names, of) != 0 || to_layer(&p, of[LAYER]) != 0
-        || to_number(of[STEP], &p.step, &p.at.step, CORE_STEP) != 0)
+        || to_step(&p, of[STEP]) != 0)
         return NULL;
     p.valid = of[VALID];
     Taken *result = PyObject_New(Taken, core_state.taken_type);
@@ -322,8 +332,8 @@ PyObject *core_checksum(PyObject *module, PyObject *const *args, Py_ssize_t give
     if (brick_is_off())
         Py_RETURN_NONE;
     if (to_kernel(&p, args[0]) != 0 || core_arguments(&call, args + 2, 0, names, of) != 0 || to_layer(&p, of[LAYER]) != 0
-        || to_number(of[POSITION], &p.position, &p.at.position, "a position must be an integer or a string") != 0
-        || to_number(of[STEP], &p.step, &p.at.step, CORE_STEP) != 0
+        || to_position(&p, of[POSITION]) != 0
+        || to_step(&p, of[STEP]) != 0
         || (of[RELATION] != NULL && to_relation(&p, of[RELATION]) != 0) || to_backend(&p, of[BACKEND]) != 0
         || to_params(&p, of[PARAMS]) != 0 || to_stateful(&p, of[STATEFUL]) != 0)
         return NULL;

@@ -58,7 +58,7 @@ PyObject *core_brick_defer(PyObject *self, PyObject *const *args, Py_ssize_t giv
         || (of[STREAM] != NULL && core_number(of[STREAM], &stream, &has_stream, A_STREAM) != 0)
         || (of[ELEMENTS] != NULL && core_amount(of[ELEMENTS], &amounts[0]) != 0)
         || (of[BYTES] != NULL && core_amount(of[BYTES], &amounts[1]) != 0)
-        || (of[STEP] != NULL && core_number(of[STEP], &step, &has_step, CORE_STEP) != 0))
+        || (of[STEP] != NULL && core_step_key(of[STEP], &step, &has_step) != 0))
         return NULL;
     if (brick_is_off())
         return PyLong_FromLong(0);

@@ -55,7 +55,7 @@ static PyObject *core_step(PyObject *module, PyObject *args, PyObject *keywords)
     if (s == NULL)
         return NULL;
     s->vectorcall = core_step_call;
-    if (core_number(key, &s->step, &s->has_step, CORE_STEP) != 0 || (rows != NULL && core_amount(rows, &s->did.elements) != 0)
+    if (core_step_key(key, &s->step, &s->has_step) != 0 || (rows != NULL && core_amount(rows, &s->did.elements) != 0)
         || (valid != Py_None && core_amount(valid, &s->did.bytes) != 0))
         goto failed;
     if (valid != Py_None && s->did.bytes > s->did.elements && core_complain("valid rows must be at most rows", valid) != 0)

@@ -119,7 +119,7 @@ int core_span_keyword(Span *s, PyObject *name, PyObject *value, PyObject **categ
     if (PyUnicode_CompareWithASCIIString(name, "flops") == 0)
         return core_flops(value, &s->did.flops);
     if (PyUnicode_CompareWithASCIIString(name, "step") == 0)
-        return core_number(value, &s->step, &s->has_step, CORE_STEP);
+        return core_step_key(value, &s->step, &s->has_step);
     if (category != NULL && PyUnicode_CompareWithASCIIString(name, "category") == 0) {
         *category = value;
         return 0;

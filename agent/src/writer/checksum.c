@@ -338,6 +338,8 @@ unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at 
                              | (at->state >= BRICK_STATEFUL ? BRICK_CHECKED_STATEFUL : 0));
         r->reserved = 0;
         brick_event_publish(t, r, BRICK_KIND_CHECKED, slots);
+        if (p.has_step)
+            brick_step_tell(t, p.step);
     }
     brick_event_over(t, now);
     return outcome;

@@ -30,5 +30,8 @@ BRICK_HIDDEN void brick_put_output(const struct brick_thread *t, const struct br
 BRICK_HIDDEN void brick_put_tensor(const struct brick_thread *t, uint64_t ahead, const struct brick_taken *taken);
 /* Mixes the generation of the weights, which must also be equal, into the given params, except for moved tensors. */
 BRICK_HIDDEN uint64_t brick_params_of(const struct brick_at *at, uint8_t relation);
+/* In writer/step_text.c: records the text of a step whose checksum was just recorded, if the text is known, not yet in
+ * this segment, and there is room. */
+BRICK_HIDDEN void brick_step_tell(struct brick_thread *t, uint64_t step);
 
 #endif

@@ -85,6 +85,7 @@ int brick_lane_bind(struct brick_thread *t, struct brick_segment *s)
     t->event_ring.records = (struct brick_record *)(void *)(area + s->layout.event_ring);
     t->event_ring.slots = s->header->event_slots;
     t->flags = 0;
+    memset(t->told, 0, sizeof t->told);
     orders_from(t, s);
     return (t->committed[0] & 1) != 0
            || (area_commit(t, s->layout.sequences, s->layout.summaries - s->layout.sequences)

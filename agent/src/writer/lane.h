@@ -51,6 +51,7 @@ struct brick_visits {
 #define BRICK_NODES 256u /* per chunk */
 #define BRICK_CHUNKS 64u /* 16,384 spans open at the same time */
 #define BRICK_STACK_BUCKETS 256u
+#define BRICK_STEPS_TOLD 16u
 
 /* Ticks between two checks that the segment still exists: 6.6 s at 2.6 GHz, 17 s for ns. */
 #ifndef BRICK_LOOK_TICKS
@@ -91,6 +92,7 @@ struct brick_thread {
     uint32_t chunks;
     uint32_t hand; /* the position of brick_thread_sweep */
     uint64_t inherited; /* the part of `given` from before the fork */
+    uint64_t told[BRICK_STEPS_TOLD]; /* steps whose texts are in the segment, by their lower bits */
     uint64_t refused[16]; /* bitmap of blocks that got no memory */
     uint64_t unvisited;   /* how often there was no memory for `visits` */
     uint64_t unremembered; /* how often there was no memory for `memories` */

@@ -288,6 +288,8 @@ unsigned brick_rows_record(uint32_t kernel, const void *key, const struct brick_
     r->flags = (uint8_t)(BRICK_CHECKED_ROWS | BRICK_CHECKED_STATELESS | (p.has_step ? BRICK_CHECKED_STEP : 0));
     r->reserved = 0;
     brick_event_publish(t, r, BRICK_KIND_CHECKED, (uint16_t)BRICK_CHECKED_SLOTS(inputs));
+    if (p.has_step)
+        brick_step_tell(t, p.step);
     brick_event_over(t, now);
     return outcome;
 }

@@ -35,6 +35,12 @@ static int source_possible(const struct brick_events *e, const struct brick_sour
     return r->slots == 1;
 }
 
+static int step_text_possible(const struct brick_events *e, const struct brick_step_text *r)
+{
+    (void)e;
+    return brick_step_text_possible(r);
+}
+
 enum judged { IMPOSSIBLE, POSSIBLE, UNKNOWN };
 
 static enum judged judge(const struct brick_events *e, const struct brick_record *r)

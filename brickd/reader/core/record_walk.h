@@ -13,6 +13,12 @@ static inline int brick_checked_possible(const struct brick_checked *c)
            && c->site < BRICK_SITES_MAX && (int64_t)c->ticks >= 0;
 }
 
+/* Returns whether the text of a step is valid. Its bytes may have any values. */
+static inline int brick_step_text_possible(const struct brick_step_text *r)
+{
+    return r->slots == 1 && r->length >= 1 && r->length <= BRICK_STEP_TEXT_MAX;
+}
+
 /* Walks from the record at `at` to the first record at `from` or after it. Returns the start of that record, which may
  * be beyond all slots; or UINT64_MAX if it is unknown, because a record claims to have no slots. */
 uint64_t brick_walk(const struct brick_record *slots, uint64_t at, uint64_t from);

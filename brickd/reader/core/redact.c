@@ -50,6 +50,7 @@ union slot {
     struct brick_defer defer;
     struct brick_finalize finalize;
     struct brick_measured measured;
+    struct brick_step_text step_text;
     struct brick_checked checked;
     struct brick_output output;
     struct brick_tensor_sums sums;
@@ -88,6 +89,17 @@ static union slot measured(const struct brick_measured *s)
                                      .elapsed_ns = s->elapsed_ns}};
 }
 
+/* Without its text, the record keeps its sequence, because a gap would be counted as a lost record. */
+static union slot step_text(const struct brick_redactor *r, const struct brick_step_text *s)
+{
+    union slot made = {.step_text = {.sequence = s->sequence, .slots = s->slots, .kind = s->kind}};
+    if (r->left != BRICK_LEFT_EQUAL && brick_step_text_possible(s)) {
+        made.step_text.length = s->length;
+        memcpy(made.step_text.text, s->text, s->length);
+    }
+    return made;
+}
+
 static union slot alone(const struct brick_redactor *r, uint32_t ring, const union slot *s)
 {
     if (s->record.slots != 1)
@@ -95,10 +107,11 @@ static union slot alone(const struct brick_redactor *r, uint32_t ring, const uni
     const uint16_t kind = s->record.kind;
     if (ring == BRICK_RING_SPANS)
         return kind == BRICK_KIND_SPAN || kind == BRICK_KIND_STEP ? span(r, &s->span) : unknown(&s->record);
-    return kind == BRICK_KIND_DEFER      ? defer(r, &s->defer)
-           : kind == BRICK_KIND_FINALIZE ? finalize(r, &s->finalize)
-           : kind == BRICK_KIND_MEASURED ? measured(&s->measured)
-                                         : unknown(&s->record);
+    return kind == BRICK_KIND_DEFER       ? defer(r, &s->defer)
+           : kind == BRICK_KIND_FINALIZE  ? finalize(r, &s->finalize)
+           : kind == BRICK_KIND_MEASURED  ? measured(&s->measured)
+           : kind == BRICK_KIND_STEP_TEXT ? step_text(r, &s->step_text)
+                                          : unknown(&s->record);
 }
 
 /* ---- checksums ----------------------------------------------------------- */

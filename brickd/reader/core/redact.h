@@ -3,14 +3,14 @@
  * An allowlist decides which fields stay. Each record of a known kind is rebuilt from its kind, times, amounts, ids of
  * paths, sites and names, and from the fields that the degree of redaction keeps.
  *
- * BRICK_LEFT_KEYED keeps the host's names (steps, positions, streams, digests of parameters) and the checksums, which
- * use a key of the service. Statistics, fnv1a and sketches become zeros, because they identify a tensor even without
- * that key.
+ * BRICK_LEFT_KEYED keeps the host's names (steps and their texts, positions, streams, digests of parameters) and the
+ * checksums, which use a key of the service. Statistics, fnv1a and sketches become zeros, because they identify a tensor
+ * even without that key.
  *
- * BRICK_LEFT_EQUAL is safe to share. This degree also replaces the host's names and the checksums by digests with a
- * random key. Equal values stay equal, but cannot be compared with other files. A value of 0, which means that there
- * is none, stays 0. The agent's own counts are also kept: occurrences, generations of weights that the host does not
- * name, and the index of a weight's expert, which is part of the weight's name.
+ * BRICK_LEFT_EQUAL is safe to share. This degree also omits the texts of steps, and replaces the host's other names and
+ * the checksums by digests with a random key. Equal values stay equal, but cannot be compared with other files. A value
+ * of 0, which means that there is none, stays 0. The agent's own counts are also kept: occurrences, generations of
+ * weights that the host does not name, and the index of a weight's expert, which is part of the weight's name.
  *
  * A tensor never has an fnv1a of 0, so 0 shows readers that values were omitted. A record of an unknown kind keeps its
  * kind and length. Slots without a known record become zeros.

@@ -1,7 +1,9 @@
-/* python/fn_sources.c - separates pieces of kernel sources from other events, and hashes a source. A writer sends the
- * pieces of a source in sequence. Each run of pieces becomes one row, so there are few rows to join. Of other records,
- * this code only finds the end. */
+/* python/fn_sources.c - separates pieces of kernel sources from other events, hashes a source, and finds the texts of
+ * steps. A writer sends the pieces of a source in sequence. Each run of pieces becomes one row, so there are few rows to
+ * join. Of other records, this code only finds the end. */
 #include "py_types.h"
+
+#include "../core/record_walk.h"
 
 #define SLOT_BYTES ((Py_ssize_t)sizeof(struct brick_record))
 
@@ -79,6 +81,23 @@ PyObject *reader_pieces(PyObject *module, PyObject *events)
     Py_XDECREF(others);
     Py_XDECREF(runs);
     return result;
+}
+
+PyObject *reader_step_texts(PyObject *module, PyObject *events)
+{
+    Py_buffer buffer;
+    if (PyObject_GetBuffer(events, &buffer, PyBUF_SIMPLE) != 0)
+        return NULL;
+    const struct brick_record *slots = buffer.buf;
+    const Py_ssize_t count = buffer.len / SLOT_BYTES;
+    PyObject *texts = PyList_New(0);
+    for (Py_ssize_t at = 0; texts != NULL && at < count; at = end_of(slots, at, count)) {
+        const struct brick_step_text *r = (const struct brick_step_text *)(const void *)&slots[at];
+        if (r->kind == BRICK_KIND_STEP_TEXT && brick_step_text_possible(r))
+            list_append(&texts, PyBytes_FromStringAndSize((const char *)r->text, (Py_ssize_t)r->length));
+    }
+    PyBuffer_Release(&buffer);
+    return texts;
 }
 
 PyObject *reader_source_hash(PyObject *module, PyObject *text)

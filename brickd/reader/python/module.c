@@ -124,6 +124,7 @@ static PyMethodDef reader_methods[] = {
     {"append_removed", reader_append_removed, METH_VARARGS, "Append a record of a removed segment; whether it was written."},
     {"pieces", reader_pieces, METH_O, "(other events, [(hash, first piece, text)] of runs of pieces of a source)."},
     {"source_hash", reader_source_hash, METH_O, "The hash of a source."},
+    {"step_texts", reader_step_texts, METH_O, "The texts of steps among events, as bytes."},
     {"recording_end", reader_end, METH_O, "(chunks, refused_chunks, refused_bytes, refused_slots) of END."},
     {NULL, NULL, 0, NULL},
 };

@@ -53,6 +53,7 @@ PyObject *reader_append_removed(PyObject *module, PyObject *args);
 /* python/fn_sources.c */
 PyObject *reader_pieces(PyObject *module, PyObject *events);
 PyObject *reader_source_hash(PyObject *module, PyObject *text);
+PyObject *reader_step_texts(PyObject *module, PyObject *events);
 
 /* The bytes of the last table, and its rows: most workers of a service have equal tables. */
 struct table_rows {
