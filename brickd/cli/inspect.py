@@ -164,7 +164,7 @@ def _timed(records: Sequence[dict[str, Any]], newest_ns: int | None) -> list[dic
     """Return the records, each with its time in microseconds relative to the newest record. None if it has no time."""
     times = (each["since_start_ns"] for each in records)
     return [
-        each | {"at_us": None if time is None or newest_ns is None else (time - newest_ns) / 1_000}
+        wording.with_step(each) | {"at_us": None if time is None or newest_ns is None else (time - newest_ns) / 1_000}
         for each, time in zip(records, times, strict=True)
     ]
 

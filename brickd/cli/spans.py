@@ -64,7 +64,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     shown = document["spans"]
     if not shown:
         return [NO_SPANS if document["spans_recorded"] is False else "no span matches"]
-    rows = [each | {"begin": _begin(each["begin_unix_ns"]), "place": _place(each)} for each in shown]
+    rows = [wording.with_step(each) | {"begin": _begin(each["begin_unix_ns"]), "place": _place(each)} for each in shown]
     lines = tables.figures(_FIGURES, rows, screen.width)
     if more := document["spans_total"] - len(shown):
         lines.append(

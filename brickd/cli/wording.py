@@ -50,6 +50,11 @@ def identifier(number: int | str | None) -> str:
     return "-" if number is None else str(number)
 
 
+def with_step(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return the entry with the text of its step, if it is known, in place of the digits."""
+    return entry | {"step": entry.get("step_text") or entry.get("step")}
+
+
 def signed(percent: float | None) -> str:
     """Format a relative percentage with its sign."""
     return f"{'+' if percent and percent > 0 else ''}{units.percent(percent)}"

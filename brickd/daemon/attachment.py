@@ -196,6 +196,8 @@ class Attached:
             if sources:
                 self.sources.take(self.uuid, sources, self.service, self.name)
             self.deferred.take(others, self.segment.now)
+            if self.producer is not None and (texts := _reader.step_texts(others)):
+                self.producer.name_steps(texts)
         if self.drain.gaps != self.gaps:
             self.gaps = self.drain.gaps
             self._miss_finalizes()

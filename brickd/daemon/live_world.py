@@ -41,6 +41,7 @@ from brickd.model.day_slots import DaySlot
 from brickd.model.event_log import KEPT, Log
 from brickd.model.kernel_sources.files import Filed
 from brickd.model.kernel_sources.store import KnownSources
+from brickd.model.step_texts import StepTexts
 from brickd.model.windows import Window, Windows
 from brickd.model.worker_survey import survey
 from brickd.model.workers import Survey, Worker
@@ -150,6 +151,10 @@ class LiveWorld:
         numerics = self._numerics.about(shards.keys())
         recall(numerics, self._memory.compared, shards)
         return numerics
+
+    def step_texts(self, of: Sequence[Worker]) -> StepTexts:
+        """Return the texts of steps."""
+        return self._numerics.step_texts.copy()
 
     def weights(self, of: Sequence[Worker]) -> Weights:
         """Return the weights of some workers."""

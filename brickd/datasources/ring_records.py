@@ -45,7 +45,9 @@ def add_fingerprints(of: Sequence[Worker], numerics: Numerics, mark: str = "") -
                 mark + worker.reading.uuid, worker.service, segment.tables, shard_of(segment.coordinates)
             )
             for lane, _, _ in worker.reading.lanes:
-                producer.receive(_reader.checked(segment.ring(lane, events=True)[1], 0, 0)[0])
+                slots = segment.ring(lane, events=True)[1]
+                producer.receive(_reader.checked(slots, 0, 0)[0])
+                producer.name_steps(_reader.step_texts(slots))
             producer.lose(segment.dropped(_reader.KIND_CHECKED))
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from brickd.analysis.weights.verdicts import WeightsVerdict
     from brickd.datasources.world import Source
     from brickd.model.kernel_sources.store import Sources
+    from brickd.model.step_texts import StepTexts
     from brickd.state.daemon_state import Memory
 
 
@@ -129,6 +130,10 @@ class SharedMemory:
         from brickd.datasources import ring_records
 
         ring_records.add_fingerprints(of, numerics, mark)
+
+    def step_texts(self, of: Sequence[Worker]) -> StepTexts:
+        """Return the texts of steps."""
+        return self.numerics(of).step_texts
 
     def weights(self, of: Sequence[Worker]) -> Weights:
         """Return the weights in the rings of workers, and those that an earlier daemon saved."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from brickd.analysis.weights.verdicts import WeightsVerdict
     from brickd.model.day_slots import DaySlot
     from brickd.model.kernel_sources.store import KnownSources
+    from brickd.model.step_texts import StepTexts
     from brickd.model.windows import Window
     from brickd.model.workers import Survey, Worker
     from brickd.shm import _reader
@@ -154,6 +155,9 @@ class World(Protocol):
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
         """Return the available fingerprints of some workers of a survey."""
+
+    def step_texts(self, of: Sequence[Worker]) -> StepTexts:
+        """Return the known texts of steps, at least those of these workers; `numerics` copies more."""
 
     def weights(self, of: Sequence[Worker]) -> Weights:
         """Return the weights of workers. `numerics` returns the weights too, but it copies more."""

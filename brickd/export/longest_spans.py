@@ -15,6 +15,7 @@ from brickd.export.lines import KEYS, document, track_values
 from brickd.export.recorded_workers import DescribedRecording
 from brickd.export.span_rows import KINDS, ROW, STEP, SpanBatch, SpanTrack
 from brickd.export.span_stream import SpanFilter, SpanStream
+from brickd.model.step_texts import StepTexts
 from brickd.query.queries import SpansQuery, step_number
 from brickd.recording.chunks import Form
 
@@ -32,7 +33,7 @@ def find(forms: Sequence[Form], query: SpansQuery) -> tuple[dict[str, Any], tupl
         if isinstance(batch, SpanBatch):
             arrived = _keep(kept, batch, query.top, arrived)
     spans = [
-        span_document(recorded, track, row)
+        span_document(recorded, stream.step_texts, track, row)
         for _, _, track, row in sorted(kept, key=lambda each: each[:2], reverse=True)
     ]
     answer = {
@@ -63,13 +64,13 @@ def _keep(kept: list[_Kept], batch: SpanBatch, top: int, arrived: int) -> int:
     return arrived + len(rows)
 
 
-def span_document(recorded: DescribedRecording, track: SpanTrack, row: _Row) -> dict[str, Any]:
+def span_document(recorded: DescribedRecording, texts: StepTexts, track: SpanTrack, row: _Row) -> dict[str, Any]:
     """Return a span as JSON."""
     begin, duration, own, step, elements, size, rows, path, lost, kind, _ = row
-    place = track.worker.places[path]
+    place, named = track.worker.places[path], texts.members(step or None)
     values = (
         *track_values(track), place.brick, place.category, place.layer, list(place.stack), KINDS[kind],
-        begin + recorded.epoch_ns, duration, own, f"{step:016x}" if step else None, elements, size,
+        begin + recorded.epoch_ns, duration, own, named["step"], elements, size,
         rows if kind == STEP else None, lost,
     )  # fmt: skip
-    return dict(zip(KEYS, values, strict=True))
+    return {**dict(zip(KEYS, values, strict=True)), **named}

@@ -40,7 +40,10 @@ def find(forms: Sequence[Form], query: StepsQuery) -> tuple[dict[str, Any], tupl
             places = (batch.array()["kind"] == STEP).nonzero()[0].tolist()
             kept.extend((batch.track, ROW.unpack_from(batch.rows, number * ROW.size)) for number in places)
             total += len(places)
-    steps = [span_document(recorded, track, row) for track, row in sorted(kept, key=lambda each: each[1][0])]
+    steps = [
+        span_document(recorded, stream.step_texts, track, row)
+        for track, row in sorted(kept, key=lambda each: each[1][0])
+    ]
     counts = {key: value for key, value in stream.counts.document().items() if key != "spans"}
     answer = {**document(recorded), **counts, "steps_total": total, "steps": steps}
     return answer, (*recorded.words(), *stream.words())

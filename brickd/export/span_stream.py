@@ -17,6 +17,7 @@ from brickd.export.places import LEFT_OUT
 from brickd.export.recorded_workers import DescribedRecording
 from brickd.export.span_rows import ROW, RecordedWorker, SpanBatch, SpanTrack
 from brickd.model.event_log import Event
+from brickd.model.step_texts import StepTexts
 from brickd.recording import body_codec
 from brickd.recording.chunks import Chunk, Form, RingRecords, records
 from brickd.shm import _reader
@@ -104,6 +105,7 @@ class SpanStream:
         self._devices: dict[int, DeviceSpans] = {}
         self._settled_ns = 0
         self._rows = bytearray()
+        self.step_texts = StepTexts()  # complete after the iteration
 
     def __iter__(self) -> Iterator[SpanBatch | Event | UsageSample]:
         for form in self._forms:
@@ -130,8 +132,10 @@ class SpanStream:
                     self.counts.nameless += len(found.slots) // _SLOT_BYTES
             elif not found.events:
                 yield from self._spans(worker, found)
-            elif worker.defers:
-                yield from self._deferred(worker, found, chunk.at_ns)
+            else:
+                self.step_texts.take(worker.service, _reader.step_texts(found.slots[found.inside * _SLOT_BYTES :]))
+                if worker.defers:
+                    yield from self._deferred(worker, found, chunk.at_ns)
         elif self._context and chunk.kind == _reader.CHUNK_EVENTS:
             yield body_codec.read_event(chunk.body)
         elif self._context and chunk.kind == _reader.CHUNK_SNAPSHOT:

@@ -8,7 +8,7 @@ at most a part of one record.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
 from brickd.recording.chunks import RingRecords
@@ -62,12 +62,14 @@ class Checked:
     Attributes:
         lost: the missing records of each worker that has records, keyed by uuid; complete after the iteration.
         last: for each uuid and lane, the sequence number of the last record of any kind; complete after the iteration.
+        step_texts: receives the uuid of a worker and texts of its steps during the iteration.
     """
 
     files: Sequence[FileIndex]
     uuids: Set[str]
     lost: dict[str, Lost] = field(default_factory=dict)
     last: dict[tuple[str, int], int] = field(default_factory=dict)
+    step_texts: Callable[[str, list[bytes]], object] = lambda uuid, texts: None
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
         """For each chunk of records, yield the uuid and the slots of the checksums that it completes."""
@@ -75,6 +77,7 @@ class Checked:
         lanes: dict[tuple[str, int], _Lane] = {}
         for uuid, found in self._pieces():
             lane = lanes.setdefault((uuid, found.lane), _Lane())
+            self.step_texts(uuid, _reader.step_texts(found.slots[found.inside * SLOT_BYTES :]))
             if whole := _taken(lane, found, self.lost.setdefault(uuid, Lost())):
                 yield uuid, whole
         for (uuid, number), lane in lanes.items():

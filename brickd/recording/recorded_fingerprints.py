@@ -36,7 +36,7 @@ def add(files: Sequence[FileIndex], of: Sequence[Worker], numerics: Numerics, ma
             services = {uuid: holds.service for uuid in weights if (holds := weights.of(uuid)) is not None}
             same = [uuid for uuid, reading in readings.items() if services.get(uuid) == reading.service]
             numerics.weights.merge(weights.about(same), mark)
-    checked = Checked(files, readings.keys())
+    checked = Checked(files, readings.keys(), step_texts=lambda uuid, texts: producers[uuid].name_steps(texts))
     for uuid, records in checked:
         producers[uuid].receive(records)
     unrecorded = _unrecorded(checked, readings)

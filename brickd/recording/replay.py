@@ -26,6 +26,7 @@ from brickd.errors import NoSuchWorker, RecordingRefused
 from brickd.model.day_slots import DaySlot, SlotTables, slot
 from brickd.model.kernel_sources.assembly import KernelSource as Text
 from brickd.model.kernel_sources.assembly import SourceHead
+from brickd.model.step_texts import StepTexts
 from brickd.model.survey_snapshot import Snapshot
 from brickd.model.windows import SLOTS, Window, Windows
 from brickd.model.workers import Survey, Worker
@@ -205,6 +206,10 @@ class Replay:
     def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
         """Add the fingerprints of workers to `numerics`, with `mark` as a prefix of the workers' uuids."""
         recorded_fingerprints.add(self._files, of, numerics, mark)
+
+    def step_texts(self, of: Sequence[Worker]) -> StepTexts:
+        """Return the texts of steps."""
+        return self.numerics(of).step_texts
 
     def weights(self, of: Sequence[Worker]) -> Weights:
         """Return the recorded weights of these workers."""

@@ -15,7 +15,7 @@ from brickd.base.units import or_none
 from brickd.shm import records
 from brickd.shm.sites import is_rows
 
-_DATA = ("workers", "weights")  # the records of an export, in base64
+_DATA = ("workers", "weights", "step_texts")  # the records of an export (in base64), and the texts in its rows
 
 
 def document(export: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def _rows(numerics: Numerics, names: Mapping[str, str]) -> Iterator[dict[str, An
             "kernel": site.kernel,
             "layer": or_none(site.layer),
             "category": site.category,
-            **found.document(),
+            **found.document(numerics.step_texts),
             "backend": producer.tables.name(backend) if backend else None,
             "inputs": [records.tensor_document(tensor) for tensor in found.inputs],
             "by_row": is_rows(found.site),

@@ -258,6 +258,7 @@ _SPAN = _columns(
     (COUNT, "elements bytes"),
     (WHOLE, "rows"),
     (COUNT, "lost_before"),
+    (TEXT, "step_text"),
 )
 SPANS = Schema(
     "spans",
@@ -278,7 +279,7 @@ FINGERPRINTS = Schema(
     _columns(
         (TEXT, "worker service uuid kernel"),
         (WHOLE, "layer"),
-        (TEXT, "category step"),
+        (TEXT, "category step step_text"),
         (COUNT, "position"),
         (TEXT, "checksum dtype"),
         (COUNT, "elements"),

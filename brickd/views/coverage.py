@@ -18,6 +18,7 @@ from brickd.analysis.weights.replicas import holdings, judge
 from brickd.base.timestamps import rfc3339
 from brickd.base.units import or_none
 from brickd.datasources.world import World
+from brickd.model.step_texts import StepTexts
 from brickd.model.worker_names import KnownNames
 from brickd.model.workers import Worker
 from brickd.query.queries import CoverageQuery
@@ -39,6 +40,8 @@ def answer(world: World, query: CoverageQuery) -> Answer:
     weighing = [each for each in watching(them.survey.workers) if each.service in services]
     weights = world.weights(weighing)
     judged = judge(weights, weighing)
+    differing = about(compared, workers, partial=partial)
+    texts = world.step_texts(workers) if differing else StepTexts()
     tensors = weights_summary.tensors(judged, holdings(weights, weighing))
     document = {
         **begun(world),
@@ -58,7 +61,7 @@ def answer(world: World, query: CoverageQuery) -> Answer:
         "evidence": evidence_summary.of_coverage(world, them.survey, workers, compared, judged),
         "findings": [
             *(weights_summary.findings(judged, workers, partial=partial) or ()),
-            *(finding(each, called) for each in about(compared, workers, partial=partial)),
+            *(finding(each, called, texts) for each in differing),
         ],
         "sites": _sites(sites(compared, workers), tensors, called),
         "bricks_without_sites": [{"service": service, "brick": brick} for service, brick in bricks],

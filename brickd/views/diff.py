@@ -22,7 +22,7 @@ from brickd.analysis.weights.verdicts import WeightsVerdict
 from brickd.base.units import listed, plural
 from brickd.errors import WrongQuestion
 from brickd.model.workers import Survey, Worker, select
-from brickd.query.queries import DiffQuery, step_number, step_text
+from brickd.query.queries import DiffQuery, step_number
 from brickd.views import diff_evidence, numerics_summary
 from brickd.views.common import Answer, Sourced, begun, foreign_words, no_workers
 from brickd.views.diff_document import Sides, document, nothing
@@ -201,10 +201,12 @@ def _chosen(sides: Sides, query: DiffQuery, weighed: Weighed) -> ChosenEvidence 
 
 def _by_outputs(sides: Sides, query: DiffQuery) -> tuple[Comparison, Comparison | None]:
     """Compare whole tensors and single rows, unless the query names the evidence. The stronger result leads."""
-    step, text = None if query.step is None else step_number(query.step), step_text(query.step)
+    step = None if query.step is None else step_number(query.step)
+    if query.step is not None:
+        sides.numerics.step_texts.add("", query.step.encode(errors="surrogatepass"))
 
     def by(evidence: EvidenceClass) -> Comparison:
-        return compare(sides.numerics, sides.parties, evidence, step=step, step_text=text, rtol=query.rtol)
+        return compare(sides.numerics, sides.parties, evidence, step=step, rtol=query.rtol)
 
     if query.by is not None:
         return by(EvidenceClass(query.by)), None

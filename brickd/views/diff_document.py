@@ -185,15 +185,15 @@ def _by_sites(sides: Sides, leads: Comparison, weighed: Weighed) -> Document:
 def _first(leads: Comparison, site: Site, first: Difference, blamed: Sequence[Differing]) -> Document:
     judgement, tolerance = first.judgement, first.row.tolerance
     sides = {
-        "a": {"worker": leads.parties[first.expected].name, **first.against.document()},
-        "b": {"worker": leads.parties[first.actual].name, **first.worst.document()},
+        "a": {"worker": leads.parties[first.expected].name, **first.against.document(leads.step_texts)},
+        "b": {"worker": leads.parties[first.actual].name, **first.worst.document(leads.step_texts)},
     }
     return {
         "kernel": site.kernel,
         "layer": or_none(site.layer),
         "position": sides["b"]["position"],
         "step": sides["b"]["step"],
-        "step_text": leads.step_text,
+        "step_text": sides["b"]["step_text"],
         "verdict": judgement.verdict,
         "blame": judgement.blame,
         "not_finite": judgement.not_finite,

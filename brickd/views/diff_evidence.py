@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from brickd.analysis.evidence_verdicts import EvidenceVerdict, proof_of, uncompared
 from brickd.analysis.numerics.announce import command, headlines
 from brickd.analysis.numerics.comparison import Comparison, EvidenceClass
-from brickd.analysis.numerics.diagnosis import step
 from brickd.analysis.numerics.online_state import Compared
 from brickd.analysis.weights.headlines import headlines as weights_headlines
 from brickd.analysis.weights.verdicts import WeightsVerdict
@@ -111,7 +110,7 @@ def _outputs(found: Comparison, service: str | None, *, other_keys: bool) -> Evi
     proof = proof_of(differ=diverged > 0, compared=compared)
     why = None
     if proof == "unproven":
-        of = "" if found.step is None else f" of {step(found.step, found.step_text)}"
+        of = "" if found.step is None else f" of step {found.step_texts.name(found.step)}"
         what = "row" if found.evidence == EvidenceClass.ROW else "fingerprint"
         why = uncompared(what, looked_at, reasons) if looked_at else f"no {what}s{of}"
     following = None if proof == "equal" else f"brickd coverage{'' if service is None else f' {as_argument(service)}'}"

@@ -13,14 +13,16 @@ from brickd.analysis.numerics.announce import judged as of_case
 from brickd.analysis.numerics.online_state import Case, DivergentSite, KeptEvidence
 from brickd.base.timestamps import rfc3339
 from brickd.base.units import or_none
+from brickd.model.step_texts import StepTexts
 from brickd.model.worker_names import KnownNames
 from brickd.shm import records
 
 
-def finding(of: DivergentSite, called: KnownNames, *, whole: bool = True) -> dict[str, Any]:
-    """Return a finding as JSON; `whole`: whether to include its evidence."""
+def finding(of: DivergentSite, called: KnownNames, texts: StepTexts | None = None) -> dict[str, Any]:
+    """Return a finding as JSON. With the texts of steps, it includes the evidence."""
     found = of_case(of.place, of.category, of.shown)
     judgement = None if found is None else found.judgement
+    cases = {"first": of.first, "newest": of.newest}
     return {
         "service": of.place.service,
         "kernel": of.place.kernel,
@@ -37,28 +39,32 @@ def finding(of: DivergentSite, called: KnownNames, *, whole: bool = True) -> dic
         "not_finite": None if judgement is None else judgement.not_finite,
         "relative_error": None if judgement is None else judgement.error,
         "command": command(of, called),
-        **({"first": _case(of, of.first, called), "newest": _case(of, of.newest, called)} if whole else {}),
+        **({} if texts is None else {key: _case(of, case, called, texts) for key, case in cases.items()}),
     }
 
 
-def _case(of: DivergentSite, case: Case, called: KnownNames) -> dict[str, Any] | None:
+def _case(of: DivergentSite, case: Case, called: KnownNames, texts: StepTexts) -> dict[str, Any] | None:
     found = of_case(of.place, of.category, case)
     if found is None:
         return None
     return {
         "at": rfc3339(case.at_ns),
-        "against": _evidence(of, case.against, found.against, called),
-        "other": _evidence(of, case.other, found.other, called),
+        "against": _evidence(of, case.against, found.against, called, texts),
+        "other": _evidence(of, case.other, found.other, called, texts),
     }
 
 
 def _evidence(
-    of: DivergentSite, kept: KeptEvidence, fingerprint: blame.DecodedFingerprint, called: KnownNames
+    of: DivergentSite,
+    kept: KeptEvidence,
+    fingerprint: blame.DecodedFingerprint,
+    called: KnownNames,
+    texts: StepTexts,
 ) -> dict[str, Any]:
     return {
         "worker": called.name(of.workers, kept.worker),
         "uuid": kept.worker,
-        **fingerprint.document(),
+        **fingerprint.document(texts),
         "backend": kept.backend or None,
         "inputs": [records.tensor_document(tensor) for tensor in fingerprint.inputs],
     }

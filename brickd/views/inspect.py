@@ -12,6 +12,7 @@ from typing import Any
 from brickd.base.units import or_none
 from brickd.datasources.world import Details, SegmentInside, World
 from brickd.errors import BrickdError, NoSuchWorker
+from brickd.model.step_texts import StepTexts
 from brickd.model.workers import select
 from brickd.query.orders import settings
 from brickd.query.queries import InspectQuery
@@ -71,8 +72,12 @@ def _inside(
         "coordinates": reading.coordinates,
         "clock": reading.clock,
     }
-    lanes = [_lane(segment, reading, number, lane, most) for number, lane, _ in reading.lanes]
-    taken = None if details is None else _taken(reading, details, most)
+    rings = {number: segment.ring(number, events=True, newest=most) for number, _, _ in reading.lanes}
+    texts = StepTexts()
+    for _, slots in rings.values():
+        texts.take(reading.service, _reader.step_texts(slots))
+    lanes = [_lane(segment, reading, number, lane, most, rings[number], texts) for number, lane, _ in reading.lanes]
+    taken = None if details is None else _taken(reading, details, most, texts)
     return {
         "segment": reading.file,
         "worker": worker,
@@ -107,7 +112,7 @@ def _newest(lanes: Sequence[dict[str, Any]], taken: dict[str, Any] | None) -> in
     return max((each["since_start_ns"] for each in shown if each["since_start_ns"] is not None), default=None)
 
 
-def _taken(reading: Reading, details: Details, most: int) -> dict[str, Any]:
+def _taken(reading: Reading, details: Details, most: int, texts: StepTexts) -> dict[str, Any]:
     """Return the newest spans that the daemon drained, and the longest span of each path, sorted by length."""
     newest, _ = records.newest(details.newest, most, records.spans)
     longest = [
@@ -115,21 +120,29 @@ def _taken(reading: Reading, details: Details, most: int) -> dict[str, Any]:
             **_place(reading, path),
             "since_start_ns": _since_start(reading, start),
             "duration_ns": _duration(reading, path, duration),
-            "step": f"{step:016x}" if step else None,
+            **texts.members(step or None),
             "elements": elements,
         }
         for path, duration, start, step, elements in details.longest
     ]
     return {
-        "newest": [_span(reading, span) for span in newest],
+        "newest": [_span(reading, span, texts) for span in newest],
         "longest": sorted(longest, key=lambda span: -int(span["duration_ns"] or 0))[:most],
     }
 
 
-def _lane(segment: SegmentInside, reading: Reading, number: int, lane: Any, most: int) -> dict[str, Any]:
+def _lane(
+    segment: SegmentInside,
+    reading: Reading,
+    number: int,
+    lane: Any,
+    most: int,
+    event_ring: tuple[int, bytes],
+    texts: StepTexts,
+) -> dict[str, Any]:
     first_span, slots = segment.ring(number, events=False, newest=most)
     spans, strange = records.newest(slots, most, records.spans)
-    first_event, slots = segment.ring(number, events=True, newest=most)
+    first_event, slots = event_ring
     events, stranger = records.newest(slots, most, records.events)
     counters = {name: list(value) if isinstance(value, tuple) else value for name, value in lane.items()}
     return {
@@ -138,8 +151,8 @@ def _lane(segment: SegmentInside, reading: Reading, number: int, lane: Any, most
         "first_in_span_ring": first_span,
         "first_in_event_ring": first_event,
         "other_records": dict(strange + stranger),
-        "spans": [_span(reading, span) for span in spans],
-        "events": [_event(reading, event) for event in events],
+        "spans": [_span(reading, span, texts) for span in spans],
+        "events": [_event(reading, event, texts) for event in events],
     }
 
 
@@ -174,7 +187,7 @@ def _since_start(reading: Reading, ticks: int) -> int:
     return round((ticks - reading.header["anchor_ticks"]) * reading.tick_ns)
 
 
-def _event(reading: Reading, event: dict[str, Any]) -> dict[str, Any]:
+def _event(reading: Reading, event: dict[str, Any], texts: StepTexts) -> dict[str, Any]:
     """Return an event. Events of all kinds have the same keys; a value is None if the kind does not have it."""
     kind = event["kind"]
     starts, ends = kind == _reader.KIND_DEFER, kind == _reader.KIND_FINALIZE
@@ -182,6 +195,9 @@ def _event(reading: Reading, event: dict[str, Any]) -> dict[str, Any]:
     every = ends and event["every"] != 0
     # Events of all other kinds have no step, so step 0 is shown only for a checksum.
     has_step = event.get("step", 0) != 0 or (checked and event["flags"] & _reader.CHECKED_STEP != 0)
+    step = event["step"] if has_step else None
+    if kind == _reader.KIND_STEP_TEXT:
+        step = _reader.source_hash(bytes(event["text"][: event["length"]]))
     place = {"brick": None, "layer": None}
     if starts:
         place = _place(reading, event["path"])
@@ -198,7 +214,7 @@ def _event(reading: Reading, event: dict[str, Any]) -> dict[str, Any]:
         "every_stream": every if ends else None,
         "id": f"{event['id']:016x}" if "id" in event else None,
         "duration_ns": event.get("elapsed_ns"),
-        "step": f"{event['step']:016x}" if has_step else None,
+        **texts.members(step),
         "elements": event["tensors"][0]["elements"] if checked else event.get("elements"),
         "bytes": event.get("bytes"),
         "checked": _checked(reading, event) if checked else None,
@@ -224,7 +240,7 @@ def _checked(reading: Reading, event: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _span(reading: Reading, span: dict[str, Any]) -> dict[str, Any]:
+def _span(reading: Reading, span: dict[str, Any], texts: StepTexts) -> dict[str, Any]:
     given = _is_given(reading, span["path"])
     is_step = span["kind"] == _reader.KIND_STEP
     return {
@@ -233,7 +249,7 @@ def _span(reading: Reading, span: dict[str, Any]) -> dict[str, Any]:
         **_place(reading, span["path"]),
         "since_start_ns": _since_start(reading, span["start"]),
         "duration_ns": _duration(reading, span["path"], span["duration"]),
-        "step": f"{span['step']:016x}" if span["step"] else None,
+        **texts.members(span["step"] or None),
         "elements": span["bytes"] if is_step else span["elements"],
         "bytes": 0 if is_step else span["bytes"],
         "rows": span["elements"] if is_step else None,

@@ -63,4 +63,4 @@ def _diverged(seen: Seen) -> list[Document] | None:
         return None if seen.differing is None else []
     from brickd.views.finding_document import finding
 
-    return [finding(each, seen.called, whole=False) for each in seen.differing]
+    return [finding(each, seen.called) for each in seen.differing]

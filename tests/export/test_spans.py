@@ -304,7 +304,7 @@ def test_spans_lists_the_longest_first_and_counts_the_others(run: str) -> None:
         "worker": "api/0", "service": "api", "lane": 0, "thread": 4242, "stream": None, "brick": "inner",
         "category": "ffn", "layer": 3, "path": ["outer", "inner"], "kind": "span", "begin_unix_ns": EPOCH_NS + 20,
         "duration_ns": 3_000_000, "self_ns": 3_000_000, "step": "0000000000000011", "elements": 0, "bytes": 0,
-        "rows": None, "lost_before": 0,
+        "rows": None, "lost_before": 0, "step_text": None,
     }  # fmt: skip
     assert [row["brick"] for row in sheet("spans", run, "--step", "17", "--longer", "1ms")] == ["inner"]
 

@@ -11,6 +11,7 @@ from checked_record import CheckedRecord, Tensor, add
 from brickd.analysis.numerics import blame
 from brickd.analysis.numerics.blame import Blame, Judgement, NotFinite, Verdict
 from brickd.analysis.numerics.match import match
+from brickd.model.step_texts import StepTexts
 from brickd.shm import _reader
 from brickd.shm.sites import Site
 
@@ -209,7 +210,12 @@ def test_a_fingerprint_has_a_step_only_if_given_even_if_zero() -> None:
     steps = ((0, 0), (0, _reader.CHECKED_STEP), (5, 0), (5, _reader.CHECKED_STEP))
     add(fingerprints, 0, [CheckedRecord(GOOD, step=step, flags=flags) for step, flags in steps])
     found = [blame.read(fingerprints, number) for number in range(4)]
-    assert [each and each.document()["step"] for each in found] == [None, f"{0:016x}", f"{5:016x}", f"{5:016x}"]
+    assert [each and each.document(StepTexts())["step"] for each in found] == [
+        None,
+        f"{0:016x}",
+        f"{5:016x}",
+        f"{5:016x}",
+    ]
 
 
 def test_a_shown_fingerprint_has_no_number_that_json_lacks() -> None:
@@ -217,7 +223,7 @@ def test_a_shown_fingerprint_has_no_number_that_json_lacks() -> None:
     add(fingerprints, 0, [CheckedRecord(replace(GOOD, l2=float("nan"), nan=64), step=17, position=2, extents=(8, 8))])
     reported = blame.read(fingerprints, 0)
     assert reported is not None
-    shown = reported.document()
+    shown = reported.document(StepTexts())
     assert shown["l2"] is None
     assert (shown["nan"], shown["shape"], shown["step"], shown["position"]) == (64, [8, 8], f"{17:016x}", 2)
     assert (shown["checksum"], shown["dtype"]) == (f"{1:016x}", "float32")

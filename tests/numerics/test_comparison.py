@@ -30,9 +30,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from made_up_workers import HOSTILE
 
-from brickd.analysis.numerics import diagnosis
 from brickd.analysis.numerics.match import Class
 from brickd.errors import NoSuchWorker, NothingComparable, WrongQuestion
+from brickd.model.step_texts import StepTexts
 from brickd.query.queries import REASONS
 from brickd.shm import _reader
 
@@ -55,7 +55,7 @@ def where(document: Any) -> tuple[Any, ...]:
     [(0, "0"), (2**40 - 1, "1099511627775"), (2**40, "0000010000000000"), (2**64 - 1, "ffffffffffffffff")],
 )
 def test_a_step_that_is_not_a_counter_is_shown_as_a_key(number: int, text: str) -> None:
-    assert diagnosis.step(number) == f"step {text}"
+    assert StepTexts().name(number) == text
 
 
 # ---- differences

@@ -37,6 +37,7 @@ from brickd.analysis.numerics.online_state import KeptEvidence as Fingerprint
 from brickd.analysis.numerics.place_state import judge_group
 from brickd.analysis.numerics.watch import Watch
 from brickd.analysis.numerics.watch_round import Roll
+from brickd.model.step_texts import StepTexts
 from brickd.model.worker_names import KnownNames
 from brickd.shm import _reader, records
 from brickd.shm.sites import WorkerNames
@@ -832,4 +833,4 @@ def test_any_outputs_of_two_workers_are_judged_stored_and_shown(one: bytes, othe
     assert len(service.logged) == len(found.findings)
     assert again(found).findings == found.findings
     for each in found.findings.values():
-        json.dumps(finding(each, KnownNames({})), allow_nan=False)
+        json.dumps(finding(each, KnownNames({}), StepTexts()), allow_nan=False)

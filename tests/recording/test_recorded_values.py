@@ -16,6 +16,7 @@ from verbs import brickd
 
 from brickd.analysis.numerics import blame
 from brickd.errors import WrongQuestion
+from brickd.model.step_texts import StepTexts
 from brickd.query.orders import StartRecording
 from brickd.query.query import from_query
 from brickd.recording.replay import opened
@@ -95,5 +96,5 @@ def test_an_omitted_value_is_none_and_a_zero_is_zero() -> None:
         (record,), _ = records.events(CheckedRecord(Tensor(7, 0.0), (Tensor(8, 0.0),), fnv1a=fnv1a).slots())
         tensors = [records.tensor_document(tensor) for tensor in record["tensors"]]
         assert [tensor[name] for tensor in tensors for name in VALUES] == [shown] * 8
-        answer = blame.DecodedFingerprint(0, 0, record).document()
+        answer = blame.DecodedFingerprint(0, 0, record).document(StepTexts())
         assert (answer["l2"], answer["fnv1a"]) == (shown, "0000000000000001" if fnv1a else None)

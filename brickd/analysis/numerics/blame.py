@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from brickd.analysis.numerics.match import Class, MatchRow
+from brickd.model.step_texts import StepTexts
 from brickd.shm import _reader, records
 from brickd.shm.sites import Site, is_stateful
 
@@ -76,12 +77,12 @@ class DecodedFingerprint(NamedTuple):
         tensors: Sequence[Mapping[str, Any]] = self.record["tensors"]
         return tensors[1:]
 
-    def document(self) -> dict[str, Any]:
+    def document(self, texts: StepTexts) -> dict[str, Any]:
         """The fingerprint as JSON, without its worker."""
         record, shown = self.record, records.tensor_document(self.output)
         has_step = record["step"] != 0 or record["flags"] & _reader.CHECKED_STEP != 0
         return {
-            "step": f"{record['step']:016x}" if has_step else None,
+            **texts.members(record["step"] if has_step else None),
             "position": record["position"],
             **shown,
             "fnv1a": records.seeds_checksum(record["output"]),

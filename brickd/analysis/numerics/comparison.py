@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from brickd.analysis.numerics.blame import Blame, DecodedFingerprint, Judgement,
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.match import Class, Matched, MatchRow, SiteFound, match
 from brickd.analysis.numerics.row_verdict import is_unconfirmed
+from brickd.model.step_texts import StepTexts
 from brickd.shm._reader import CHECKED_STEP
 from brickd.shm.records import checked_head
 from brickd.shm.sites import plain
@@ -98,7 +99,7 @@ class Comparison:
     Attributes:
         differences: the first differences, in the order of execution.
         step: the only step that was compared; None if all steps were compared.
-        step_text: the text of this step, if it is known.
+        step_texts: the known texts of steps.
         steps: for each party, its steps, or None if it has no fingerprints. The list is filled only if fewer than two
             parties have `step`.
     """
@@ -108,7 +109,7 @@ class Comparison:
     matched: Matched
     differences: Sequence[Difference]
     step: int | None = None
-    step_text: str | None = None
+    step_texts: StepTexts = field(default_factory=StepTexts)
     steps: Sequence[frozenset[int] | None] = ()
 
     @cached_property
@@ -185,10 +186,9 @@ def compare(
     evidence: EvidenceClass,
     *,
     step: int | None = None,
-    step_text: str | None = None,
     rtol: float | None = None,
 ) -> Comparison:
-    """Compare workers by input or by run. `match` explains `step` and `rtol`; `step_text` is the name of the step."""
+    """Compare workers by input or by run; `match` explains `step` and `rtol`."""
     found = match(
         numerics.fingerprints,
         [party.number for party in parties],
@@ -209,7 +209,7 @@ def compare(
         differences = _outermost_first(numerics, differences)
     absent = step is not None and sum(worker.fingerprints > 0 for worker in found.workers) < 2
     steps = _recorded_steps(numerics, parties) if absent else ()
-    return Comparison(evidence, parties, found, differences, step, step_text, steps)
+    return Comparison(evidence, parties, found, differences, step, numerics.step_texts, steps)
 
 
 def _recorded_steps(numerics: Numerics, parties: Sequence[Party]) -> list[frozenset[int] | None]:

@@ -15,12 +15,12 @@ from brickd.analysis.numerics.blame import Blame, NotFinite, Verdict
 from brickd.analysis.numerics.comparison import Comparison, Difference, EvidenceClass
 from brickd.analysis.numerics.match import Class
 from brickd.base.units import noun, plural, relative
+from brickd.model.step_texts import HASHED, StepTexts
 from brickd.query.queries import REASONS
 from brickd.shm._reader import CONTENTS_MIN
 from brickd.shm.sites import Site
 
 _NAMED = 3
-_HASHED = 1 << 40  # larger than any step number of an engine; a larger number is the digest of a text
 _NOT_FINITE = {
     NotFinite.BORN: "NaN or infinities are born there",
     NotFinite.PASSED_ON: "NaN or infinities are passed on",
@@ -43,20 +43,11 @@ def listed(names: Sequence[str], most: int = _NAMED) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
-def step(number: int, text: str | None = None) -> str:
-    """Name a step by its text or its number. A digest without a known text is shown in hexadecimal.
-
-    >>> step(17), step(0xFEDCBA9876543210), step(0xFEDCBA9876543210, "req-1")
-    ('step 17', 'step fedcba9876543210', 'step req-1')
-    """
-    return f"step {text or (number if number < _HASHED else f'{number:016x}')}"
-
-
 def place(of: Comparison, site: Site, difference: Difference) -> str:
     """The place of a difference."""
     record = difference.worst.record
     layer = [f"layer {site.layer}"] if site.layer >= 0 else []
-    of_step = step(record["step"], of.step_text)
+    of_step = f"step {of.step_texts.name(record['step'])}"
     if of.evidence == EvidenceClass.ROW:
         return ", ".join([site.kernel, *layer, of_step, f"a row of {record['position']:,}"])
     return ", ".join([site.kernel, *layer, of_step, f"position {record['position']}"])
@@ -177,7 +168,7 @@ def nothing(tried: Comparison) -> str:
     silent = [name for name, found in zip(names, tried.matched.workers, strict=True) if not found.fingerprints]
     if len(names) - len(silent) < 2:
         if any(steps is not None for steps in tried.steps):
-            return f"{_absent(tried, silent)}{_try(tried.steps)}"
+            return f"{_absent(tried, silent)}{_try(tried)}"
         return (
             f"no fingerprints of {listed(silent)} are recorded, a comparison needs those of two workers (brick.checksum"
             " in the engine records them)"
@@ -193,7 +184,7 @@ def outputs_not_compared(tried: Comparison) -> str:
     """Say why no output was compared, and what to do."""
     fingerprints = tried.matched.fingerprints
     if not fingerprints and any(steps is not None for steps in tried.steps):
-        return f"outputs unproven: {_absent(tried, [party.name for party in tried.parties])}{_try(tried.steps)}"
+        return f"outputs unproven: {_absent(tried, [party.name for party in tried.parties])}{_try(tried)}"
     if not fingerprints:
         return "outputs unproven: no fingerprints are here (brick.checksum in the engine records them)"
     lone = sum(site.lone for site in tried.matched.sites)
@@ -206,37 +197,37 @@ def _absent(tried: Comparison, silent: Sequence[str]) -> str:
     """Say which workers have no fingerprints of the step in the query, and which steps each worker has."""
     of: dict[str, list[str]] = {}
     for party, steps in zip(tried.parties, tried.steps, strict=True):
-        of.setdefault(_range(steps), []).append(party.name)
+        of.setdefault(_range(steps, tried.step_texts), []).append(party.name)
     have = "; ".join(f"{listed(names)} {'has' if len(names) == 1 else 'have'} {steps}" for steps, names in of.items())
-    return f"{step(tried.step or 0, tried.step_text)} has no fingerprints of {listed(silent)}; {have}"
+    return f"step {tried.step_texts.name(tried.step or 0)} has no fingerprints of {listed(silent)}; {have}"
 
 
-def _range(steps: Collection[int] | None) -> str:
+def _range(steps: Collection[int] | None, texts: StepTexts) -> str:
     """Describe a worker's steps. Steps that are digests have no order, so only an example is given.
 
-    >>> _range([3]), _range([4, 2, 3]), _range([4, 2]), _range([5, 1 << 63])
-    ('step 3', 'steps 2 to 4', '2 steps from 2 to 4', '2 steps, such as 5')
+    >>> [_range(steps, StepTexts()) for steps in ([3], [4, 2, 3], [4, 2], [5, 1 << 63])]
+    ['step 3', 'steps 2 to 4', '2 steps from 2 to 4', '2 steps, such as 5']
     """
     if not steps:
         return "no fingerprints" if steps is None else "fingerprints without a step"
     few = sorted(steps)
     if len(few) == 1:
-        return step(few[0])
-    if few[-1] >= _HASHED:
-        return f"{len(few):,} steps, such as {step(few[0]).removeprefix('step ')}"
+        return f"step {texts.name(few[0])}"
+    if few[-1] >= HASHED:
+        return f"{len(few):,} steps, such as {texts.name(few[0])}"
     if few[-1] - few[0] == len(few) - 1:
         return f"steps {few[0]} to {few[-1]}"
     return f"{len(few):,} steps from {few[0]} to {few[-1]}"
 
 
-def _try(steps: Sequence[Collection[int] | None]) -> str:
+def _try(tried: Comparison) -> str:
     """Suggest the newest step that two workers have."""
-    times = Counter(each for of in steps for each in of or ())
+    times = Counter(each for of in tried.steps for each in of or ())
     common = [each for each, workers in times.items() if workers > 1]
     if not common:
         return "; no step is in two workers (leave out --step)"
-    newest = max((each for each in common if each < _HASHED), default=min(common))
-    return f" (--step {step(newest).removeprefix('step ')}, or leave out --step)"
+    newest = max((each for each in common if each < HASHED), default=min(common))
+    return f" (--step {tried.step_texts.argument(newest)}, or leave out --step)"
 
 
 def _next(tried: Comparison) -> str:

@@ -27,6 +27,7 @@ def document(numerics: Numerics) -> dict[str, Any]:
             records.setdefault(worker, []).append(slots)
     return {
         "evicted": numerics.evicted,
+        "step_texts": numerics.step_texts.document(),
         "workers": [
             {
                 "uuid": producer.uuid,
@@ -47,6 +48,8 @@ def document(numerics: Numerics) -> dict[str, Any]:
 def add_exported(numerics: Numerics, document: Mapping[str, Any], mark: str = "") -> None:
     """Add the fingerprints of an exported document; put `mark` before the uuids of its workers."""
     numerics.gone += document["evicted"]
+    for service, texts in document.get("step_texts", {}).items():  # older daemons send none
+        numerics.step_texts.take(service, (text.encode(errors="surrogatepass") for text in texts))
     for each in document["workers"]:
         tables = partial(WorkerNames, _rows(each["names"]), _rows(each["sites"]))
         producer = numerics.producer(mark + each["uuid"], each["service"], tables, each["shard"])

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from brickd.analysis.numerics.row_workers import RowWorkers
 from brickd.analysis.weights.store import Weights
+from brickd.model.step_texts import StepTexts
 from brickd.shm import _reader
 from brickd.shm.sites import Site, Sites, WorkerNames, digest, of_rows
 
@@ -105,6 +106,10 @@ class FingerprintProducer:
             numerics.weights.take(self, weights)
         return records[taken:]
 
+    def name_steps(self, texts: Iterable[bytes]) -> None:
+        """Take the texts by which the worker names its steps."""
+        self._numerics.step_texts.take(self.service, texts)
+
     def lose(self, lost: int) -> None:
         """Set the total number of records that the worker has lost."""
         if lost > self.lost:
@@ -161,6 +166,7 @@ class Numerics:
     shares of the bytes, and fingerprints can be compared only in a copy of the object. `gone` is the number of
     fingerprints that were evicted before this copy was made. `presumed` has the sites that are only presumed to be
     row-wise. `named` has the pairs of a site and a worker (both as ids) for which rows are known to differ.
+    `step_texts` has the texts of steps that workers sent.
     """
 
     def __init__(self, bytes_max: int = WINDOW_BYTES, weights: Weights | None = None, *, shares: bool = False) -> None:
@@ -175,6 +181,7 @@ class Numerics:
         self.named = set[tuple[int, int]]()
         self.presumed = set[int]()
         self.row_workers = RowWorkers()
+        self.step_texts = StepTexts()
         self._learned: dict[str, Learned] = {}
         self._numbers = 0
 
@@ -244,6 +251,7 @@ class Numerics:
         for producer in known:
             self.row_workers.forget(producer.service, producer.uuid)
         left = {each.service for each in self.producers.values()}
+        self.step_texts.keep(left)
         for number in [number for service, number in self._services.items() if service not in left]:
             self.fingerprints.drop(number)
         self._services = {service: number for service, number in self._services.items() if service in left}
@@ -259,6 +267,7 @@ class Numerics:
         services = {producer.service for producer in theirs}
         extents = [self.extent(service, rows=rows) for service in services for rows in (False, True)]
         other.sites, other.gone, other.presumed = self.sites.copy(), self.gone, self.presumed.copy()
+        other.step_texts = self.step_texts.copy()
         other.gone += sum({each.window: each.first for each in extents}.values())
         mine = [producer.for_another(other) for producer in theirs]
         other.fingerprints, ends = self.fingerprints.select(
