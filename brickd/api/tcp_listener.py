@@ -40,7 +40,8 @@ class TcpListener:
         except OSError as error:
             self.socket.close()
             raise BrickdError(
-                f"--http {address}: cannot listen: {error.strerror} (ss -ltnp shows who does; or choose another port)"
+                f"--http {address}: cannot listen: {error.strerror} (brickd status shows whether a daemon runs; ss -ltnp"
+                " shows other processes; or choose another port)"
             ) from None
         self._name = f"[{host}]" if ":" in host else host
         self.address = f"{self._name}:{self.socket.getsockname()[1]}"
@@ -61,7 +62,7 @@ class TcpListener:
 def _parsed(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     expected = "expected 127.0.0.1:PORT, [::1]:PORT or localhost:PORT"
-    if not host or not port.isascii() or not port.isdecimal() or int(port) > 65535:
+    if not host or not port.isascii() or not port.isdecimal() or len(port) > 5 or int(port) > 65535:
         raise WrongQuestion(f"--http {address}: not an address with a port, {expected}")
     host = "127.0.0.1" if host == "localhost" else host.removeprefix("[").removesuffix("]")
     try:

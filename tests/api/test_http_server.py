@@ -219,6 +219,7 @@ def test_a_profile_ends_when_its_client_has_gone(address: str) -> None:
         ("127.0.0.1", "not an address with a port"),
         ("127.0.0.1:65536", "not an address with a port"),
         ("127.0.0.1:-1", "not an address with a port"),
+        (f"127.0.0.1:{5000 * '9'}", "not an address with a port"),
         ("127.0.0.1:٣", "not an address with a port"),
     ],
 )
