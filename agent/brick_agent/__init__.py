@@ -18,7 +18,7 @@
         ...
 
 Recording never raises, blocks or starts a thread; lost records are counted, and `brickd inspect` shows the counts. The
-segment opens at init() or at the first span, never at import.
+segment is opened by init() or by the first span, never by the import.
 """
 
 import os
@@ -106,7 +106,8 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-# Old pickles name these modules, which no longer exist. This module has every name that such a pickle looks up in them.
+# Old pickles name these modules, which no longer exist. So this module defines every name that such a pickle looks up
+# in one of these old modules.
 _MOVED = (
     *("_bricks", "_instrument", "_native", "_nodes", "_profiler", "_sources", "_stats", "_tiles", "_timing"),
     *("_traces", "_traces_compared", "_traces_paired", "_traces_run"),
@@ -119,11 +120,11 @@ def _end_with_process(_: object) -> None:
 
 
 def _after_fork() -> None:
-    """Make a child of multiprocessing end its segment when it exits.
+    """Make sure that a child of multiprocessing ends its segment when it exits.
 
-    The child exits through os._exit, which runs no atexit handlers, so brickd would report it as killed. An exit
-    handler of multiprocessing can be set only in the child, and a start handler only in the parent. So a start handler
-    sets the exit handler.
+    The child exits through os._exit, which runs no atexit handlers. Without this function, brickd would report the
+    child as killed. An exit handler of multiprocessing can be set only in the child, and a handler of the child's start
+    only in the parent. So the parent sets a start handler, and the start handler sets the exit handler.
     """
     util = sys.modules.get("multiprocessing.util")
     if util is not None:  # `util` is None if multiprocessing did not fork this process
@@ -133,7 +134,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 _after_fork()
 _process = sys.modules.get("multiprocessing.process")
-# If this process is already a child, the start handler comes too late.
+# The start handler only works for later children. If this process is itself a child, set the exit handler now.
 if _process is not None and _process.parent_process() is not None:
     _end_with_process(None)
 

@@ -41,7 +41,7 @@ class Source(int):
         return f"<source {self:016x}>"
 
     def send(self) -> None:
-        """Send the rest at the uses 1, 2, 4, 8 and so on, because a ring may stay full."""
+        """Try to send the rest, but only at the 1st, 2nd, 4th, 8th use and so on, because a ring may stay full."""
         text = self.text
         if text is None:
             return
@@ -101,7 +101,7 @@ def _plain(text: str) -> str:
 
 
 def _label(label: object) -> str | None:
-    """Convert a label to a text for C; an invalid label raises nothing."""
+    """Convert a label to a text that C can read. An invalid label causes no exception."""
     if label is None:
         return None
     try:

@@ -1,10 +1,10 @@
 """The decorator `trace`.
 
 Owns: which kind of callable gets which wrapper, and which parts of its run are spans. Must not know: how a span is
-recorded. Invariants: a wrapped callable behaves as before for its callers, for `inspect` and for pickle, even with
-exceptions (only a generator or a coroutine refuses wrong arguments at its first step instead of at the call); no span
-of a generator is open while its consumer runs. A frame of this module keeps no value alive, because the value belongs
-to its consumer. A frame also keeps no exception or awaitable alive, because these would keep the frame alive.
+recorded. Invariants: a wrapped callable behaves as before for its callers, for `inspect` and for pickle, also when it
+raises (with one difference: a generator or a coroutine refuses wrong arguments at its first step, not at the call); no
+span of a generator is open while its consumer runs. A frame of this module keeps no value alive, because the value
+belongs to its consumer. A frame also keeps no exception or awaitable alive, because these would keep the frame alive.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def _traced(function: Any, name: str | None, category: str | None, waits: bool) 
     import inspect
     import types
 
-    # Create a method or a staticmethod again around the traced function, so that it binds as before and looks unchanged
-    # to `inspect`.
+    # Make a new method or staticmethod around the traced function, so that it binds as before and looks unchanged to
+    # `inspect`.
     if isinstance(function, types.MethodType):
         return types.MethodType(_traced(function.__func__, name, category, waits), function.__self__)
     if isinstance(function, functools.partial) and not isinstance(function.func, type):
@@ -119,12 +119,13 @@ def _traced(function: Any, name: str | None, category: str | None, waits: bool) 
     else:
         return functools.wraps(function)(recorded(True))
     traced = functools.wraps(function)(traced)
-    # A class attribute that is a plain function would get `self`, so wrap other callables as static methods.
+    # Python passes `self` to a plain function of a class, but not to other callables. So their wrappers must be static
+    # methods.
     return traced if hasattr(type(function), "__get__") else staticmethod(traced)
 
 
 def _definition(function: Any) -> tuple[str | None, int]:
-    """Return the file, relative to its entry in sys.path, and the line; None: not recorded."""
+    """Return the file, relative to its entry in sys.path, and the line. The file is None if it is not recorded."""
     import inspect
     import types
 
@@ -237,7 +238,7 @@ class _Resumed:
 
 
 def _resumed(inner: Any, b: Brick, ends: bool = False) -> Generator[Any, Any, Any]:
-    """`yield from inner` with a span for each resumption; `ends`: whether the last span ends a task."""
+    """Do the same as `yield from inner`, with a span for each resumption; `ends`: whether the last span ends a task."""
     resume, argument = inner.send, None
     try:
         while True:

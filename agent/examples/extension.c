@@ -20,7 +20,7 @@ enum { WIDTH = 64, THREADS_MAX = 64 };
 static const struct brick_python *brick;
 static struct brick_handle *multiply_brick, *gemm_brick;
 
-/* Squares a matrix `times` times. Returns the sum of the results. */
+/* Squares a matrix again and again; `times` says how often. Returns the sum of the results. */
 static double multiply(const void *task, unsigned long times)
 {
     float x[WIDTH][WIDTH], y[WIDTH][WIDTH];

@@ -15,24 +15,24 @@
  *
  * PROMISES. No call raises, blocks, waits, starts a thread or installs a signal handler. brick_begin and brick_end
  * allocate nothing and make no system call, except in rare cases: the first record of a process, of a thread
- * or of a forked child; a new path or block of 64 paths; more spans open at once than ever before; a span ring just
- * turned on; a thread's first deferred work; and a check, about every ten seconds, that the segment still exists. The
- * calls for deferred work and for checksums make the same promises, with one exception: the first checksum of a process
- * reads the key file. If reading fails, some later checksums try again. Lost records are counted, and `brickd inspect`
- * shows the counts: no caller needs to check a result.
+ * or of a forked child; a new path or block of 64 paths; more spans open at once than ever before; the first record
+ * after a span ring was turned on; the first deferred work of a thread; and a check, about every ten seconds, that the
+ * segment still exists. The calls for deferred work and for checksums make the same promises, with one exception: the
+ * first checksum of a process reads the key file. If reading fails, some later checksums try again. Lost records are
+ * counted, and `brickd inspect` shows the counts, so no caller needs to check a result.
  *
  * KEYS. A key identifies the task that a span belongs to. Spans nest only within one key on one thread. A NULL key
  * stands for the thread. A scheduler that interleaves tasks on one thread passes the task as the key: any address or
  * number that no other task has at the same time. The writer never dereferences a key.
  *
- * A span ends on the thread that began it, with the same key and the same name. An end without a matching open span
- * is counted and does nothing. A span that is never ended is counted as abandoned when an enclosing span ends (even
- * after longjmp) or when its thread ends. If work moves between threads, the host measures the time and calls
+ * A span ends on the thread that began it, with the same key and the same name. An end without a matching open span is
+ * counted, and has no other effect. A span that is never ended is counted as abandoned when an enclosing span ends
+ * (even after longjmp) or when its thread ends. If work moves between threads, the host measures the time and calls
  * brick_record.
  *
- * THREADS. Any thread may make any call at any time, without registration. A thread takes a lane at its first record
- * and frees it when it ends. The setting BRICKD_LANES is the number of lanes; spans of threads without a lane are only
- * counted.
+ * THREADS. Any thread may make any call at any time, without registration. A thread takes a lane when it first records
+ * something, and frees this lane when the thread ends. The setting BRICKD_LANES is the number of lanes; spans of
+ * threads without a lane are only counted.
  *
  * SIGNALS. A signal handler may begin and end spans on a thread that has recorded before. If the handler interrupted a
  * call of the writer on the same thread, the handler's spans are refused and counted.
@@ -58,8 +58,8 @@
  *   if (cudaEventElapsedTime(&ms, begun, ended) == cudaSuccess)
  *       brick_record(kernel, NULL, (uint64_t)(ms * 1e6f), elements, bytes);
  *
- * If the host launches and continues, the work is deferred: the host records its start (brick_defer), and later that a
- * thread has waited for its stream (brick_finalize).
+ * If the host launches and continues, the work is deferred: the host records its start (brick_defer). Later, the host
+ * records that a thread has waited for the stream of this work (brick_finalize).
  *
  *   uint64_t id;
  *   brick_defer(kernel, NULL, stream, NULL, elements, bytes, &id);
@@ -84,12 +84,12 @@
  *   brick_take(rope, NULL, NULL, &y, &out);
  *   brick_checksum(rope, NULL, NULL, &out, &in, 1);
  *
- * Checksums use a key of the service: the file that BRICKD_KEY_FILE names, else the file `key` in BRICKD_STATE_DIR
- * (else in $XDG_STATE_HOME/brickd, else in ~/.local/state/brickd). Only the owner of the file may read it; the first
- * process that needs the key creates the file. If that fails, the key is 0, and one line on stderr gives the reason. If
- * the reason may be temporary (no descriptor or disk space left), checksums are dropped and counted until the key can
- * be read, because all checksums of a process must use the same key. Workers on several hosts or in several containers
- * need copies of the same file, or their checksums cannot be compared.
+ * Checksums use a key that belongs to the service. It is read from the file that BRICKD_KEY_FILE names, or else from
+ * the file `key` in BRICKD_STATE_DIR (else in $XDG_STATE_HOME/brickd, else in ~/.local/state/brickd). Only the owner of
+ * the file may read it; the first process that needs the key creates the file. If that fails, the key is 0, and one
+ * line on stderr gives the reason. If the reason may be temporary (no descriptor or disk space left), checksums are
+ * dropped and counted until the key can be read, because all checksums of a process must use the same key. Workers on
+ * several hosts or in several containers need copies of the same file, or their checksums cannot be compared.
  *
  * brick_weights.h records a model's parameters in the same way. The writer never calls CUDA, so host functions of a
  * stream (cudaLaunchHostFunc) may also record.
@@ -106,8 +106,8 @@
 extern "C" {
 #endif
 
-/* For a field that is 0, the environment decides, or else the default. The texts may be freed after the
- * call. */
+/* If a field is 0, its value comes from the environment, or from the default if the environment has none. The texts may
+ * be freed after the call. */
 struct brick_config {
     const char *service;     /* BRICKD_SERVICE, else the program's name */
     const char *worker;      /* BRICKD_WORKER: "3", or coordinates "0.tp3.pp1"; else there is no declared worker */
@@ -157,10 +157,10 @@ void brick_enable(int on);
 enum brick_state brick_state(void);
 const char *brick_problem(void); /* "" if there was none */
 
-/* Returns the id of a name, the same at each call and in all threads. Returns 0, which is not a valid id, if there is
- * no room for more names. A name of more than 120 bytes is truncated, but keeps the word that makes it sensitive
- * (brick_is_sensitive). The first category declared for a name is final; NULL declares none. The text may be freed
- * after the call.
+/* Returns the id of a name. The id is the same at each call and in all threads. Returns 0, which is not a valid id, if
+ * there is no room for more names. A name of more than 120 bytes is truncated, but keeps the word that makes it
+ * sensitive (brick_is_sensitive). The first category declared for a name is final; NULL declares none. The text may be
+ * freed after the call.
  *
  * Returns BRICK_UNNAMED while another thread opens the segment, or while no segment is open and recording is off.
  * Spans with this id are counted, not recorded. So create names after brick_init and before other threads start, or
@@ -173,8 +173,8 @@ uint32_t brick_names_room(void); /* returns the limit of names; does not open th
 int brick_is_off(void);
 
 /* step: the number that the engine gives to a request or an iteration; NULL: the step of the surrounding span.
- * Checksums distinguish step 0 from no step; details of spans and of deferred work do not. elements, bytes: the amount
- * of work, 0 if unknown. */
+ * Checksums distinguish step 0 from no step; the records of spans and of deferred work in the rings do not. elements,
+ * bytes: the amount of work, 0 if unknown. */
 unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step);
 unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t bytes);
 
@@ -187,19 +187,20 @@ struct brick_amounts {
 };
 unsigned brick_end_of(uint32_t brick, const void *key, const struct brick_amounts *did);
 
-/* Ends a span that brick_begin began with the step's key: one step of an engine, with a batch of `rows`. The first
- * `valid` rows are not padding. Totals count the valid rows as elements. */
+/* Ends a span that is one step of an engine, with a batch of `rows`. brick_begin began this span with the same key. The
+ * first `valid` rows are not padding. Totals count the valid rows as elements. */
 unsigned brick_step_end(uint32_t brick, const void *key, uint64_t rows, uint64_t valid);
 
 /* Records a span that was timed elsewhere (by a device's event or a library's clock). The span becomes a child of the
- * key's open span, whose self time shrinks by its duration: call brick_record where the host waited. */
+ * key's open span, whose self time shrinks by this duration. So call brick_record while the span in which the host
+ * waited is open. */
 unsigned brick_record(uint32_t brick, const void *key, uint64_t elapsed_ns, uint64_t elements, uint64_t bytes);
 unsigned brick_record_of(uint32_t brick, const void *key, uint64_t elapsed_ns, const struct brick_amounts *did);
 
 /* Records that work of a device begins now, as a child of the key's open span. If `step` is NULL, the work has the open
  * span's step. stream: the host's number for the stream (a handle, an index), 0 if there is only one. *id, for
  * brick_measured, is unique in this process; 0 if nothing was recorded. `id` may be NULL. The last eighth of a thread's
- * ring is reserved for measurements and finalizes, and the last eighth of that part is reserved for finalizes. Starts
+ * ring is reserved for measurements and finalizes, and the last eighth of this reserve is for finalizes alone. Starts
  * and measurements for which there is no room are dropped. */
 unsigned brick_defer(uint32_t brick, const void *key, uint64_t stream, const uint64_t *step, uint64_t elements,
                      uint64_t bytes, uint64_t *id);
@@ -264,8 +265,8 @@ struct brick_taken {
 /* Returns whether a checksum at this place would be recorded now: recording is on, the site is on, the setting
  * BRICKD_FINGERPRINTS (off, 1/N or all; default all) selects the step in its epoch, and there is room. */
 int brick_wants(uint32_t kernel, const void *key, const struct brick_at *at);
-/* brick_wants for a kernel that the user did not name: `rate` (how many of the 2^32 draws of a step; UINT32_MAX: all)
- * applies unless the operator or BRICKD_FINGERPRINTS sets a rate. */
+/* brick_wants for a kernel that the user did not name. `rate` is the share of steps to record, in units of 1/2^32
+ * (UINT32_MAX: all steps). It applies unless the operator or BRICKD_FINGERPRINTS sets a rate. */
 int brick_wants_of(uint32_t kernel, const void *key, const struct brick_at *at, uint32_t rate);
 
 /* Returns the key of a step that the host names by a text: its FNV-1a. Until 256 later texts, each thread that records a
@@ -283,15 +284,15 @@ uint64_t brick_step_given(uint64_t step, const struct brick_tensor *tensor);
  * selected (1/N). */
 uint64_t brick_step_after(uint64_t step, uint64_t filled);
 
-/* Takes a tensor's fingerprint for a checksum of this kernel at the same place. Does not read the tensor if brick_wants
- * returns 0 or while the service's key is temporarily missing. Returns NULL, or why the tensor could not be read; each
- * failure is counted. A NULL tensor means that the host could not describe the tensor. */
+/* Takes a tensor's fingerprint for a later checksum of this kernel at the same place. Does not read the tensor if
+ * brick_wants returns 0 or while the service's key is temporarily missing. Returns NULL, or why the tensor could not be
+ * read; each failure is counted. A NULL tensor means that the host could not describe the tensor. */
 const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_tensor *tensor,
                        struct brick_taken *taken);
 
-/* Records the taken data, completely or not at all: the output and up to eight inputs; if there are more, the last one
- * combines the rest. Records nothing if the output could not be read. An output that was not taken counts as
- * dropped. */
+/* Records the output and the inputs that were taken, either completely or not at all. There is room for eight inputs.
+ * If there are more, the eighth record combines the rest. Records nothing if the output could not be read. An output
+ * that was not taken counts as dropped. */
 unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_taken *output,
                         const struct brick_taken *inputs, uint32_t count);
 
@@ -328,8 +329,8 @@ struct brick_rows {
  * many steps, because four rows cost only a fraction of what whole tensors cost. */
 int brick_rows_wanted(uint32_t kernel, const void *key, const struct brick_at *at, uint32_t rate);
 /* For sites that take turns: returns whether it is now the turn with this index, from 0 to `turns` - 1. A turn is one
- * epoch (5 seconds), the same in all workers. Each turn comes at least once in each block of `turns` epochs, rounded up
- * to a multiple of 8. */
+ * epoch (5 seconds), the same in all workers. Round `turns` up to a multiple of 8: in each block of that many epochs,
+ * each turn comes at least once. */
 int brick_rows_turn(uint32_t turn, uint32_t turns);
 /* Chooses rows of the input and takes their fingerprints. Call it before the kernel, which may overwrite the input.
  * Chooses no rows if the input is empty, has no dimension or has padding (`valid`). Also chooses no rows if less than
@@ -340,7 +341,7 @@ void brick_rows_choose(const void *key, const struct brick_tensor *input, struct
 unsigned brick_rows_record(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_tensor *output,
                            const struct brick_rows *rows);
 
-/* Counts a call that was examined for rows, with its result: `word` is the id of a name: that of a phase or of a reason
+/* Counts a call that was examined for rows, with its result: `word` is the id of the name of a phase or of a reason
  * (brick_shm.h). calls: 1, or 0 for a site that is never examined. */
 unsigned brick_rows_note(uint32_t kernel, const void *key, const struct brick_at *at, uint32_t word, uint64_t calls);
 /* Declares that a site is only presumed to be row-wise; call it before the site's first record. brickd then blames no
@@ -370,8 +371,8 @@ void brick_thread_exit(void);
 
 /* ---- for hosts that count references to their keys ---------------------- */
 
-/* Marks a key that stays valid without a reference; call it after BRICK_FIRST. BRICK_LAST, sweep and release then drop
- * no reference to this key. */
+/* Marks a key that stays valid without a reference; call it after BRICK_FIRST. No reference to this key is then
+ * dropped: neither after BRICK_LAST nor by brick_thread_sweep and brick_thread_release. */
 void brick_borrow(const void *key);
 
 /* Each call checks one of this thread's referenced keys, the next one each time. If `dead` returns true for the key,

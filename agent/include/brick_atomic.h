@@ -1,7 +1,7 @@
 /* brick_atomic.h - the atomic operations of the format, and nothing else.
  *
  * The shared structs hold plain integers, so that C11, C++17 and CUDA hosts can include them; the functions below make
- * an access atomic. The ordering table of brick_shm.h gives the use and the reason of each function.
+ * an access atomic. The ordering table of brick_shm.h says where each function is used, and why.
  */
 #ifndef BRICK_ATOMIC_H
 #define BRICK_ATOMIC_H

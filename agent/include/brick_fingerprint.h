@@ -41,9 +41,9 @@
  * of squares) are float64 over the finite elements. Without finite elements, these statistics are 0. A zero counts as
  * +0. The last bits of these statistics depend on the order of summation.
  *
- * SKETCH. 16 elements are a block, whatever the size of an element; the last block may be shorter. Element j = 0..15
- * of block b (0 if it is not finite) is negated if bit j of h(b) is set, and added to sum j XOR ((h(b) >> 16) AND 15).
- * The 16 sums are rounded to float32; a sum beyond the range of float32 is infinite.
+ * SKETCH. 16 elements are a block, whatever the size of an element; the last block may be shorter. Element j = 0..15 of
+ * block b is negated if bit j of h(b) is set, and is then added to sum j XOR ((h(b) >> 16) AND 15). An element that is
+ * not finite counts as 0. The 16 sums are rounded to float32; a sum beyond the range of float32 is infinite.
  *
  * Sketches are linear. For two tensors with the same type, number of elements and key, the difference of the sketches
  * is the sketch of the difference, and
@@ -52,10 +52,10 @@
  *
  * estimates the L2 norm of the difference, relative to the L2 norm of the first tensor.
  *
- * SECRECY. The S of two known tensors would reveal the weights, and the sketch of a known tensor shows bits of h. So S
- * is used only as an input of sip, and the key of h is sip(), which is itself a result of sip. An attacker who finds
- * that key knows the sip of one message, but nothing else about the service's key. Without the key, checksums show only
- * which tensors are equal; sketches show more, with any key (docs/how-to/record-and-share.md).
+ * SECRECY. Whoever saw the S of two tensors that he knows could compute the weights w, and the sketch of a known tensor
+ * shows bits of h. So S is used only as an input of sip, and the key of h is sip(), which is itself a result of sip. An
+ * attacker who finds that key knows the sip of one message, but nothing else about the service's key. Without the key,
+ * checksums show only which tensors are equal; sketches show more, with any key (docs/how-to/record-and-share.md).
  *
  * FNV1A. The checksum of brickd's predecessor: FNV-1a with 64 bits over the first 64 elements (or fewer if there are
  * fewer), each as the 4 little-endian bytes of a float32. float32 elements keep their bits; all others are rounded to
@@ -125,8 +125,8 @@ struct brick_fingerprint {
 /* Computes a tensor's fingerprint in one pass over the data (two for float64, if values are above 2^480 or all are
  * below 2^-480), on any thread, even in a signal handler. Allocates nothing, makes no system call, needs less than 32
  * KiB of stack, and restores the thread's floating-point modes and flags. If the memory changes during the call, the
- * result belongs to neither state. Returns NULL and fills in *fingerprint; or returns an error text and sets
- * *fingerprint to zero. */
+ * result describes neither the old nor the new contents. Returns NULL and fills in *fingerprint; or returns an error
+ * text and sets *fingerprint to zero. */
 const char *brick_fingerprint(const struct brick_tensor *tensor, struct brick_fingerprint_key key,
                               struct brick_fingerprint *fingerprint);
 
@@ -150,8 +150,8 @@ enum brick_pieces_state {
 const char *brick_pieces_begin(struct brick_pieces *pieces, const struct brick_tensor *tensor,
                                struct brick_fingerprint_key key);
 
-/* Reads `bytes` more of the tensor, in steps of 4,096, at least one step. Needs the tensor's memory and description
- * only during the call. */
+/* Reads `bytes` more bytes of the tensor, rounded down to a multiple of 4,096, but at least 4,096. Needs the tensor's
+ * memory and description only during the call. */
 enum brick_pieces_state brick_pieces_add(struct brick_pieces *pieces, const struct brick_tensor *tensor, uint64_t bytes);
 
 /* Fills in *fingerprint; call it after BRICK_PIECES_DONE. */

@@ -45,9 +45,9 @@ unsigned brick_launched_by(uint32_t brick, uint32_t kernel, const void *key, con
 
 enum brick_direction { BRICK_TO_DEVICE = 0, BRICK_TO_HOST = 1, BRICK_ON_DEVICE = 2 };
 
-/* Records that bytes were moved between two ends. An end is the id of the name of a buffer or device. If one of
- * this thread's last 16 transfers without a return moved the same number of bytes in the opposite direction, this
- * transfer counts as the return of that one. */
+/* Records that bytes were moved between two ends. An end is the id of the name of a buffer or device. A transfer counts
+ * as the return of an earlier one if the earlier one moved the same number of bytes in the opposite direction. Only
+ * this thread's last 16 transfers that have no return yet are considered. */
 unsigned brick_moved(enum brick_direction direction, uint32_t from, uint32_t to, const void *key, uint64_t bytes,
                      const uint64_t *elapsed_ns);
 
@@ -58,7 +58,8 @@ unsigned brick_needs(uint32_t brick, uint32_t needed, const void *key);
 /* Records that a brick at its current place is a function, defined at this line of this file. */
 unsigned brick_defined(uint32_t brick, uint32_t file, uint32_t line, const void *key);
 
-/* Records that the last span of this brick ended a task. Each earlier span of the brick ended when the task waited. */
+/* Records that the last span of this brick ended a task. A span of the brick for which there is no such call ended
+ * because its task began to wait. */
 unsigned brick_task_ended(uint32_t brick, const void *key);
 
 /* ---- nodes ---------------------------------------------------------------- */
@@ -73,13 +74,14 @@ unsigned brick_node(uint32_t brick, const void *key, uint64_t elapsed_ns, const 
 unsigned brick_node_begin(uint32_t brick, const void *key);
 unsigned brick_node_end(uint32_t brick, const void *key);
 
-/* Record that the open node is a function, defined at this line of this file (BRICK_UNNAMED: unknown), or a task. */
+/* brick_node_defined records that the open node is a function, which is defined at this line of this file
+ * (BRICK_UNNAMED: unknown). brick_node_task records that the open node is a task. */
 unsigned brick_node_defined(uint32_t file, uint32_t line, const void *key);
 unsigned brick_node_task(uint64_t polls, uint64_t yields, const void *key);
 
 /* ---- sources ------------------------------------------------------------ */
 
-/* The source of a kernel. `name` and `path` may be NULL. The host keeps the texts. */
+/* The source of a kernel. `name` and `path` may be NULL. The host must keep the texts until they are written. */
 struct brick_text {
     const char *text;
     size_t length;
@@ -89,8 +91,9 @@ struct brick_text {
 /* The hash that identifies a source: FNV-1a of 64 bits over its bytes. */
 uint64_t brick_source_hash(const char *text, size_t length);
 
-/* Writes the source into the event ring while there is room, from piece *piece on (0 at first). Returns BRICK_REFUSED
- * if pieces remain for a later call; otherwise all are written. A text of more than 1 MiB is counted as dropped. */
+/* Writes pieces of the source into the event ring, as long as there is room. It begins with piece *piece, which is 0 at
+ * first. Returns BRICK_REFUSED if pieces remain for a later call; otherwise all are written. A text of more than 1 MiB
+ * is counted as dropped. */
 unsigned brick_source_tell(const struct brick_text *source, uint64_t hash, const void *key, uint64_t *piece);
 
 #ifdef __cplusplus

@@ -22,9 +22,10 @@
  *
  * A task is the key of the Python code that is running on this thread (a context: of a thread, an asyncio task, a
  * greenlet). Spans recorded for a task are children of the Python spans open around the call, and parents of the spans
- * of Python code called from here. Get the task in each call from Python, and record for it on the same thread. Before
- * the task ends, end the spans that you began for it, and end no span that Python began. A span left open stays open
- * until the thread ends, and becomes the parent of the spans of a later task at the same address.
+ * of Python code called from here. Get the task again each time that Python calls your code, and record for this task
+ * only on the same thread. Before the task ends, end the spans that you began for it, and end no span that Python
+ * began. A span left open stays open until the thread ends, and becomes the parent of the spans of a later task at the
+ * same address.
  *
  * A NULL task stands for the thread: use it on threads unknown to Python, and for spans without a parent in Python. If
  * a native thread sometimes calls Python (PyGILState_Ensure), the thread's spans for NULL stay open between these

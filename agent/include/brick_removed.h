@@ -46,8 +46,8 @@
  *   unlinked                 its uuid in the checkpoint                    its totals
  *
  * Two workers may remove the same segment at the same time, and a worker may remove a segment while a daemon attaches
- * to it. The result is two records of one uuid, or a record of a uuid whose totals are in a checkpoint. The rules of
- * section 2 count both cases once.
+ * to it. The result is two records of one uuid, or a record of a uuid whose totals are in a checkpoint. Under the rules
+ * of section 2, both cases are counted once.
  */
 #ifndef BRICK_REMOVED_H
 #define BRICK_REMOVED_H
@@ -89,7 +89,7 @@ struct brick_removed {
     uint64_t started_ns;
     uint64_t removed_ns;     /* CLOCK_REALTIME */
     uint64_t took;           /* as in struct brick_process */
-    /* Sums over all lanes, and no_lane. */
+    /* The sums over all lanes. no_lane is counted for the whole process. */
     uint64_t begun;
     uint64_t summarized;
     uint64_t rejected[BRICK_REJECTED_REASONS];

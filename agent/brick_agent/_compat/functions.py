@@ -1,7 +1,7 @@
 """Two functions of the old tools: the checksum of the first 64 floats, and the backend of this process.
 
-Owns: the results of both functions, which equal the results of the old tools. Must not know: profilers, runs.
-Invariant: detect_backend raises nothing and loads no library; it reports a GPU only if the host has loaded torch.
+Owns: what both functions return, which is the same as in the old tools. Must not know: profilers, runs. Invariant:
+detect_backend never raises and never loads a library; it reports a GPU only if the host has already loaded torch.
 """
 
 from __future__ import annotations

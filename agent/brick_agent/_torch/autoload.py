@@ -1,8 +1,8 @@
 """Instruments the first torch model that the process calls, under `brickd run`.
 
-Owns: the time of the instrumentation. Must not know: how a model is instrumented, how the process was started.
-Invariants: this module does nothing before the host imports torch, and opens no segment before the host calls a model;
-an error is logged once and has no other effect; after a model is found, calls of modules do not pass through here.
+Owns: when a model is instrumented. Must not know: how a model is instrumented, how the process was started. Invariants:
+this module does nothing before the host imports torch, and opens no segment before the host calls a model; an error is
+logged once and has no other effect; after a model is found, calls of modules do not pass through here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def begin() -> None:
-    """Wait for torch; at the end of the process, report if nothing was recorded."""
+    """Wait for torch. At the end of the process, print a line if nothing was recorded."""
     from brick_agent._torch import unrecorded
 
     unrecorded.begin()
@@ -81,7 +81,8 @@ class _Armed:
         self._compile = self._kind.compile
         self._followed: weakref.WeakSet[Any] = weakref.WeakSet()
 
-        # These are plain functions, because torch removes plain functions when it compiles.
+        # These are plain functions, because torch can look into plain functions when it compiles. It then sees that
+        # they do nothing in compiled code, and leaves them out.
         def called(module: Any, _: Any) -> None:
             if not self._compiling():
                 self._found(module)
@@ -92,7 +93,7 @@ class _Armed:
 
         self._compile_followed = functools.wraps(self._compile)(compile_followed)
         self._kind.compile = self._compile_followed
-        # The thread that removes the hook is the one that instruments the model.
+        # Only the thread that succeeds in removing the hook instruments the model.
         self._hooks = [torch.nn.modules.module.register_module_forward_pre_hook(called)]
 
     def _follow(self, module: Any) -> None:
@@ -145,7 +146,10 @@ def _is_model(module: Any) -> bool:
 
 
 def _outermost(module: Any, kind: Any) -> Any:
-    """Return the outermost model that contains a module; hooks do not run if a host calls its `forward` directly."""
+    """Return the outermost model that contains a module.
+
+    If a host calls the `forward` of this model directly, only the hooks of the modules inside it run.
+    """
     frame, model = sys._getframe().f_back, module
     while frame is not None:
         above = frame.f_locals.get("self") if frame.f_code.co_name == "forward" else None
@@ -156,7 +160,7 @@ def _outermost(module: Any, kind: Any) -> Any:
 
 
 def _name() -> None:
-    """Use the rank that a launcher gives to each process as the worker's number, unless the host has named the worker.
+    """Unless the host has named the worker, use as its number the rank that a launcher gives to each process.
 
     A rank from a scheduler of jobs is not used, because all processes of a server have the same one.
     """

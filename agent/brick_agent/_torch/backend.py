@@ -1,8 +1,8 @@
 """The settings that decide the last bits of a result, apart from weights and inputs.
 
 Owns: the description of the settings. Two calls have the same description if their results can be compared. Must not
-know: checksums, parts. Invariants: each description has the current settings, because the host may change them; a
-setting that cannot be read is never described as the default; torch is never imported.
+know: checksums, parts. Invariants: the settings are read again for each description, because the host may change them;
+a setting that cannot be read is never described as if it had its default value; torch is never imported.
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ class Backend:
         return ", ".join([how, *attention, *_coarse(precision), threads, *self._versions])
 
     def of_rows(self) -> Brick | str:
-        """Return a handle with the description for an eager part without attention, or why the part has no rows.
+        """Return a handle with the description, for an eager part without attention.
 
-        The description names the processor, because rows are compared exactly.
+        Otherwise return the reason why the part has no rows. The description names the processor, because rows are
+        compared exactly.
         """
         threads, precision, autocast, onednn = self._now
         try:
@@ -101,8 +102,8 @@ def _of_onednn() -> str:
 def processor(path: str = _CPUINFO) -> tuple[str, ...]:
     """Return the vendor and the model of the first processor, as the kernel names them; empty: unknown.
 
-    The model matters, because libraries also choose kernels by it: two processors with the same instructions may round
-    differently.
+    The model of the processor matters, because libraries also choose kernels by this model: two processors with the
+    same instructions may round differently.
     """
     try:
         with open(path, encoding="utf-8", errors="replace") as file:

@@ -1,6 +1,6 @@
 """The tensors in the arguments and the results of a call.
 
-Owns: the search for tensors, and its limits. Must not know: the use of the tensors. Invariants: no argument changes,
+Owns: the search for tensors, and its limits. Must not know: the use of the tensors. Invariants: no argument is changed,
 and nothing is computed with tensors; a cache of earlier results is not searched. Only two facts about a cache are
 recorded: that it exists, and whether it is empty, if that is known without a computation.
 """
@@ -79,8 +79,8 @@ class Passed:
     def cached(self) -> bool | None:
         """Return whether the call depends on a cache; None: there is no cache.
 
-        Use this only after the call of the part: if a part did not fill its empty cache, it may have read another
-        part's cache.
+        Use this only after the part was called. If a part did not fill its own empty cache, it may have read the cache
+        of another part.
         """
         if self._cache is None:
             return None
@@ -115,6 +115,6 @@ def _holds(cache: Any, layer: int | None) -> bool | None:
 
 
 def _is_cache(name: str, what: Any) -> bool:
-    """Whether an argument is a cache or a place for a cache."""
+    """Whether an argument is a cache, or has the name of one (its value may be None)."""
     own = name.rpartition(".")[2]
     return own == "cache" or own.startswith(_CACHES) or "Cache" in type(what).__name__

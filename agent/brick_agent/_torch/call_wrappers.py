@@ -26,7 +26,7 @@ _PLACES = ("_compiled_call_impl", "_call_impl", *_COPIED_BY)
 
 
 def wrap(module: Any, first: _Wrap | None, then: _Make | None) -> None:
-    """Wrap the callable that torch calls in `then`, and the result in `first`; None: no wrapper."""
+    """Wrap the callable that torch calls with `then`, and wrap the result with `first`. None stands for no wrapper."""
 
     def make(plain: Callable[..., Any], of: This) -> Callable[..., Any]:
         inner = _bound(plain, of) if then is None else then(plain, of)

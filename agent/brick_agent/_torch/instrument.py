@@ -1,8 +1,8 @@
 """Instruments a torch model: times its parts, and fingerprints their outputs.
 
 Owns: what is recorded of a part's call. Must not know: which parts are selected, how their calls are wrapped, where the
-tensors are in the arguments. Invariants: the model computes and raises as before; this module computes nothing with
-tensors, keeps no model alive and never imports torch.
+tensors are in the arguments. Invariants: the model gives the same results and raises the same exceptions as before;
+this module computes nothing with tensors, keeps no model alive and never imports torch.
 """
 
 from __future__ import annotations
@@ -169,13 +169,16 @@ class _Site:
 
 
 def _transformed(torch: Any) -> bool:
-    """Whether arguments have no values because they stand for many tensors or for derivatives."""
+    """Whether torch.func is at work.
+
+    Its arguments stand for many tensors or for derivatives, and have no values to read.
+    """
     inside = getattr(torch._C._functorch, "peek_interpreter_stack", None)
     return inside is not None and inside() is not None
 
 
 class _RowSite:
-    """A part whose rows are recorded when it has its turn, without spans and checksums."""
+    """A part of which only rows are recorded, when it has its turn: no spans and no checksums."""
 
     def __init__(self, part: Part, backend: Backend, turn: int, turns: int) -> None:
         self._brick, self._layer = brick(part.name, part.category), part.layer

@@ -24,7 +24,11 @@ class ModelStructure:
         self._next = 0
 
     def look(self) -> Any:
-        """Compare the next parts; return the model if it changed, None if parts remain to be compared, else False."""
+        """Compare the next parts.
+
+        Return the model if it has changed, None if more parts remain to be compared, and False if all parts are
+        unchanged.
+        """
         first = self._next
         self._next = first + _AT_ONCE
         for this, contents in self._parts[first : self._next]:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-# Attributes in which a wrapper keeps the wrapped module: the wrapper has the name of that module.
+# Attributes in which a wrapper keeps the module that it wraps. A part gets the same name with and without such a
+# wrapper.
 _WRAPPED = frozenset(("module", "_orig_mod", "_fsdp_wrapped_module"))
 _AROUND = _WRAPPED | {"model"}  # components of a name that have no meaning
 _HEADS = frozenset(("lm_head", "head", "classifier", "score", "embed_out", "output_layer"))
@@ -81,7 +82,7 @@ def parts(model: Any) -> list[Part]:
 
 
 def around_layers(model: Any) -> list[Any]:
-    """Return the modules that contain all layers; engines with a separate head call these modules."""
+    """Return the modules that contain all layers. Engines that keep the head separate call these modules directly."""
     return [part.module for part in _holders([part for part in parts(model) if not part.closed])]
 
 
@@ -105,7 +106,7 @@ def how_computed(module: Any) -> str:
 def _is_closed(module: Any) -> bool:
     """Whether parts of a module must not be changed, because torch compiles them or copies them to several devices.
 
-    Such a copy is shallow: a replaced method in it would call the original part on the original device.
+    Such a copy is shallow: a method that was replaced would still call the original part, on the original device.
     """
     copies = type(module).__name__ == "DataParallel" and len(getattr(module, "device_ids", None) or ()) > 1
     return copies or is_compiled(module)
@@ -131,7 +132,7 @@ def chosen(model: Any, most: int, only: Sequence[str] = ()) -> list[Part]:
 
 
 def closed(model: Any, most: int, only: Sequence[str] = ()) -> list[Part]:
-    """Return the closed parts that would otherwise be selected."""
+    """Return the parts that would be selected if they were not closed."""
     return [part for part in _choice(parts(model), most, only) if part.closed]
 
 

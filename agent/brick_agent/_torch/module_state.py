@@ -45,7 +45,7 @@ _CONSTANT = _Handling.CONSTANT
 
 
 class _UnknownStateError(Exception):
-    """A module no longer exists, or has a value whose changes cannot be detected."""
+    """Raised if a module no longer exists, or if it has a value whose changes cannot be detected."""
 
 
 class ModuleState:
@@ -61,7 +61,8 @@ class ModuleState:
         self._plain = part.category in ("ffn", "norm")
         self._caches = any(_CACHE.search(name) for name, _ in part.module.named_buffers())
         watched = [*attentions, *(each for _, each in inside if vars(each).get("_buffers"))] if attentions else []
-        # One module per class, because `look` must be fast, and modules of one class keep the same kind of state.
+        # Only one module of each class is watched, because `look` must be fast, and modules of one class keep the same
+        # kind of state.
         self._watched = [weakref.ref(each) for each in {type(each): each for each in reversed(watched)}.values()]
         self._dropouts = dropouts(part.module)
 
@@ -108,7 +109,10 @@ class ModuleState:
 
 
 def _further(name: str, value: Any, handling: _Handling) -> Sequence[Any]:
-    """Return the data that shows, together with a value's identity, whether a call changes the value."""
+    """Return data about a value.
+
+    A call has changed the value if this data or the identity of the value is different afterwards.
+    """
     if handling is _Handling.CACHE or _is_cache(name):
         raise _UnknownStateError
     if handling is _Handling.TENSOR:
@@ -162,7 +166,10 @@ def drops(this: weakref.ReferenceType[Any]) -> bool:
 
 
 def _several_tokens(tensors: Sequence[Any]) -> bool:
-    """Whether a call gets complete sequences; otherwise the call's tokens attend to kept state."""
+    """Whether a call gets complete sequences.
+
+    If it does not, its tokens also attend to state that earlier calls left.
+    """
     if not tensors:
         return False
     first = tensors[0]

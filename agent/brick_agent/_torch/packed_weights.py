@@ -1,8 +1,8 @@
 """Weights of torch that are not plain tensors in the host's memory: packed, composed of tensors, or on a device.
 
 Owns: how such weights are found, how each is read through torch's documented API, and whether a packed weight has
-changed. Must not know: when a weight is read, the use of its content. Invariants: no module and no weight is kept
-alive; a weight that cannot be read is still listed, so that it is counted; torch is never imported.
+changed. Must not know: when a weight is read, and what its content is used for. Invariants: no module and no weight is
+kept alive; a weight that cannot be read is still listed, so that it is counted; torch is never imported.
 
 Unpacking a weight takes 5 to 90 ms per million elements and cannot be interrupted. So a dynamic linear layer is
 unpacked only at its first reading. Later readings check whether the layer's product with a fixed input has changed,
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    # Returns a tensor; None: it no longer exists; NotImplemented: unchanged since the last reading.
+    # Returns a tensor. Returns None if the tensor no longer exists, NotImplemented if it has not changed since it was
+    # last read.
     Read = Callable[[], Any]
 
 _DEPTH_MAX = 4
@@ -30,7 +31,8 @@ _UNPACKED_MAX = 1 << 20  # elements; unpacking a larger weight would delay a ste
 def further(module: Any) -> tuple[list[tuple[str, Read, bool]], list[str]]:
     """Return further weights of a module, and the names of the tensors that these weights replace.
 
-    A weight is its name, a function that reads it, and whether reading takes too long for a step of the host.
+    Each weight is given as its name, a function that reads it, and whether reading takes too long to be done within a
+    step of the host.
     """
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(module, torch.nn.Module):
@@ -103,7 +105,7 @@ def _below(path: str, *names: str) -> str:
 
 
 def _flattened(tensor: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Return the attribute names that lead to each plain tensor inside a tensor."""
+    """Return the attribute names that lead from a tensor to each plain tensor inside it."""
     if len(above) == _DEPTH_MAX or not hasattr(type(tensor), "__tensor_flatten__"):
         return
     for name in tensor.__tensor_flatten__()[0]:
@@ -130,7 +132,8 @@ def _elements(part: Any) -> float:
     return float("inf")
 
 
-# The attributes of linear layers, of convolutions (an upper bound if they have groups), and of embeddings.
+# The attributes whose product is the number of elements: of linear layers, of convolutions (multiplied by the kernel
+# size; an upper bound if they have groups), and of embeddings.
 _SIZES = ("in_features", "out_features"), ("in_channels", "out_channels"), ("num_embeddings", "embedding_dim")
 _METHODS = "weight", "bias"
 _PACKED = "weight", "weight_scale", "bias"
@@ -162,7 +165,10 @@ class _Inner:
 
 
 class _Packed:
-    """A quantized module. Read in this order: the integers, scales, zero points and bias of the module."""
+    """A quantized module.
+
+    Its tensors are read in this order: the integers, the scales, the zero points and the bias.
+    """
 
     def __init__(self, part: Any) -> None:
         self.part = weakref.ref(part)
@@ -219,7 +225,10 @@ def _is_multiplied(part: Any) -> bool:
 
 
 def _product(part: Any) -> Any:
-    """Return the module's product with two rows of distinct numbers; None if changes may not affect the product."""
+    """Return the module's product with two rows of distinct numbers.
+
+    Return None if a changed weight might give the same product.
+    """
     if not _is_multiplied(part):
         return None
     torch = sys.modules["torch"]

@@ -1,9 +1,9 @@
-"""Parts that compute each row of their output from the same row of their input, whatever the rest of the batch is.
+"""Parts that compute each row of their output only from the row of their input at the same index.
 
-Owns: which parts are row-wise, which of them take turns, and why a part or a call has no rows. Must not know: which
-rows are recorded. Invariants: workers with the same model find the same parts; a part is not row-wise if anything
-inside it may mix rows; a part or call without rows has a reason; this module keeps no part alive and never imports
-torch.
+Such a part is called row-wise: the rest of the batch has no effect on a row. Owns: which parts are row-wise, which of
+them take turns, and why a part or a call has no rows. Must not know: which rows are recorded. Invariants: workers with
+the same model find the same parts; a part is not row-wise if anything inside it may mix rows; for each part or call
+without rows, a reason is given; this module keeps no part alive and never imports torch.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NORM = re.compile(r"RMSNorm$")  # names of classes outside of torch
 _ROUTER = re.compile(r"Top[kK]Router$")  # also matches a subclass of Linear with its own forward
 _EXPERT = re.compile(r"experts?[._]\d")  # a layer may have hundreds of experts; only the block of experts is a part
 # Classes whose result for a row may depend on other rows or on the request: they scale the whole batch, choose the
-# tokens of an expert, read earlier tokens or the places of an image, or have an adapter for each row.
+# tokens that an expert gets, read earlier tokens or other places of an image, or have a separate adapter for each row.
 _SCALED = re.compile(r"quant|[48]bit|int8|fp8", re.IGNORECASE)
 _MIXING = re.compile(r"expert_?choice|shift|spatial|globalresponse|lora|adapter", re.IGNORECASE)
 _PACKAGES = re.compile(r"quantized|^bitsandbytes|^peft")
@@ -88,8 +88,8 @@ def _why(name: str, module: Any) -> str | None:
     return NOT_ROW_WISE if mixes or _MIXING.search(kind.__name__) or any(map(_LIMITED.search, vars(module))) else None
 
 
-# Files of torch whose classes compute each element, or each row, on its own. If a class has a dimension, it must be the
-# last one.
+# Files of torch whose classes compute each element, or each row, on its own. If such a class works along a dimension,
+# this must be the last one.
 _ELEMENTWISE = tuple(f"torch.nn.modules.{name}" for name in ("activation", "container", "dropout", "linear", "module"))
 
 
@@ -103,7 +103,10 @@ def _is_of_rows(module: Any) -> bool:
 
 
 def is_presumed(part: Part) -> bool:
-    """Whether a part is presumed to be row-wise only by its name: it runs code of the host or of another library."""
+    """Whether only the name of a part suggests that it is row-wise.
+
+    This is so if the part runs code of the host or of another library.
+    """
     forwards = (type(each).forward for each in part.module.modules())
     return any(not getattr(forward, "__module__", "").startswith("torch.nn.modules.") for forward in forwards)
 
@@ -120,7 +123,7 @@ def is_row_wise(part: Part) -> bool:
 
 
 def in_turn(model: Any, chosen: Iterable[Part], most: int) -> list[tuple[Part, int, int]]:
-    """Return further row-wise parts; each has a turn and the number of turns.
+    """Return further row-wise parts, each with its turn and the number of turns.
 
     At most `most` parts have the same turn, and the parts of a turn are spread over the layers. So every layer is
     observed, even in a deep model.

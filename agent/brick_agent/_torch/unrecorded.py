@@ -15,8 +15,9 @@ import sys
 
 from brick_agent._core import _mark_run, _recorded
 
-# A variable of words, the newest first. `brickd run` puts PID@STDERR in front: the process that it becomes, and the
-# device and the inode of its stderr. The first Python of that program puts PID:FD before it (FD: its file for marks).
+# An environment variable that contains words, the newest word first. `brickd run` puts PID@STDERR in front: the pid of
+# the process that it becomes, and the device and the inode of its stderr. The first Python of that program puts PID:FD
+# in front of this word, where FD is its file for marks.
 RUN = "_BRICKD_RUN"
 _OTHERS = ("jax", "tensorflow", "onnxruntime", "mlx", "tensorrt", "openvino", "paddle", "ctranslate2", "llama_cpp")
 _NEXT = 'name its parts: with brick_agent.span("NAME"):'
@@ -114,7 +115,7 @@ def _is_read() -> bool:
 
 
 def _reads(pid: int, pipe: int) -> bool:
-    """Whether a process has the end of a pipe from which it can be read."""
+    """Whether a process can read from this pipe, because it holds the end for reading."""
     folder = f"/proc/{pid}/fd"
     for number in os.listdir(folder):
         if os.readlink(f"{folder}/{number}") == f"pipe:[{pipe}]":

@@ -1,9 +1,10 @@
 """Start a command so that each of its Python processes loads brick_agent.
 
-Owns: the command's environment, and the cases in which it has no effect. Must not know: the work of brick_agent. The
-distributions brickd and brick-agent both contain this package, so that each can start a host; the package imports
-neither. Invariants: the command replaces this process and keeps its pid, signals and standard streams; recording starts
-only with BRICKD=1 in the environment, and an existing BRICKD=0 stays; Python imports from the same places as before.
+Owns: the environment of the command, and the cases in which this environment has no effect. Must not know: the work of
+brick_agent. The distributions brickd and brick-agent both contain this package, so that each can start a host; the
+package imports neither. Invariants: the command replaces this process and keeps its pid, signals and standard streams;
+recording starts only with BRICKD=1 in the environment, and an existing BRICKD=0 is kept; Python imports from the same
+places as before.
 """
 
 from __future__ import annotations

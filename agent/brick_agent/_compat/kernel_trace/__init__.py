@@ -1,1 +1,1 @@
-"""KernelTrace: traces as in cbtop, which this process keeps and compares with another run."""
+"""KernelTrace: traces as in cbtop. The process keeps its traces, and can compare them with those of another run."""

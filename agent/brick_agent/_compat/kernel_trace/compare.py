@@ -3,8 +3,8 @@
 Owns: which traces are compared, and the verdict on all of them. Must not know: the verdict of one pair, JSON,
 sentences.
 Invariants: the expected values are those of the reference; runs are equal only if all traces were compared; the same
-two runs give the same report. The verdicts are those of `brickd diff`, with one exception: a run is incomplete if a
-part of it was not compared, because that part may contain a difference.
+two runs give the same report. The verdicts are those of `brickd diff`, with one exception. If a part of a run was not
+compared, the verdict is incomplete, because that part may contain a difference.
 """
 
 from __future__ import annotations

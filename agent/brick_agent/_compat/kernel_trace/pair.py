@@ -1,8 +1,8 @@
 """The comparison of two traces: its verdict, and the origin of a difference.
 
 Owns: the verdicts and their rules. Must not know: which traces are compared. Invariants: a value that was not compared
-is never reported as equal; a kernel is the culprit only if its inputs are known to be equal. Words and rules are the
-same as in `brickd diff --by run`, except that there is no tolerance by default.
+is never reported as equal; a kernel is the culprit only if its inputs are known to be equal. The words and the rules
+are those of `brickd diff --by run`, except that the tolerance is 0 unless one is given.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class TracePair:
         expected: the reference's trace. actual: the run's trace. occurrence: the number of earlier traces of the same
         kernel, layer and position. verdict: identical, within, diverged or not_comparable. reason: why the pair is not
         comparable. relative_error: the relative error of the output, estimated from the sketches; 0: equal; None:
-        unknown. blame: the origin of a divergence. culprit: the difference comes from this kernel (or its state, such
-        as a cache), because its inputs were equal; propagated: its inputs already differ; unknown. not_finite: the
-        origin of NaN and infinities that only one trace has: born, passed_on or unknown. born: for a propagated
-        divergence: the first culprit before it.
+        unknown. blame: the origin of a divergence. culprit: the inputs were equal, so the difference comes from this
+        kernel (or from its state, such as a cache); propagated: its inputs already differ; unknown. not_finite: the
+        origin of NaN and infinities that only one trace has: born, passed_on or unknown. born: the first culprit before
+        this pair, if the divergence is propagated.
     """
 
     expected: KernelTrace

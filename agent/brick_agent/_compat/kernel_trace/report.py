@@ -1,8 +1,8 @@
 """TraceReport: the result of a comparison of two runs, and its diagnosis as a sentence.
 
 Owns: the report and its words. Must not know: how a verdict is reached. Invariants: expected values are shown under the
-reference's name, actual values under the run's name; no name breaks a line or a terminal; each verdict says how much
-was compared, and how much was not.
+reference's name, actual values under the run's name; a name can neither break a line nor control a terminal; each
+verdict says how much was compared, and how much was not.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _difference(pair: TracePair, run: str, reference: str) -> str:
 
 
 def _kind(of: KernelTrace, other: KernelTrace) -> str:
-    """Name the backend and the dtype, each only if it differs from that of the other trace."""
+    """Describe the backend and the dtype of a trace, but leave out what the other trace has in common with it."""
     kind = "" if of.backend == other.backend else f", on {printable(of.backend or 'an unknown backend')}"
     if of.output is not None and other.output is not None and of.output.dtype != other.output.dtype:
         kind += f", in {of.output.dtype}"
@@ -173,7 +173,7 @@ def _not_compared(of: TraceReport, run: str, reference: str) -> list[str]:
 
 
 def _why(pair: TracePair, reason: str, run: str, reference: str) -> str:
-    """Describe a pair that was not compared for this reason: its place, and both values."""
+    """Describe a pair that could not be compared. Give its place, and the two values that explain the reason."""
     where = _place(pair.actual, pair.occurrence)
     if reason == "unchecked":
         lacks = [name for name, trace in ((reference, pair.expected), (run, pair.actual)) if trace.output is None]

@@ -6,12 +6,14 @@
     print(report.diagnosis)
 
 Owns: the traces, their limit, and whether the run is marked as diverged. Must not know: how runs are compared, the form
-of JSON. Invariants: recording raises nothing (except with BRICKD_STRICT=1): an argument that is not a trace and a trace
-for which there is no room are only counted; later changes of a trace do not affect the run; clear() keeps only the id.
+of JSON. Invariants: recording raises nothing (except with BRICKD_STRICT=1): an argument that is not a trace is only
+counted, and so is a trace for which there is no room; later changes of a trace do not affect the run; clear() keeps
+only the id.
 
 add_trace also records the trace in the segment, like `checksum`, at the trace's kernel and layer. So `brickd diff` and
-`brickd.diff` can compare it across many workers, live or recorded, with steps, ranks and a majority. A run is compared
-with another run of this process or, through stored JSON, of another process that did the same work.
+`brickd.diff` can compare it across many workers, live or recorded. They take steps and ranks into account, and decide
+by majority. A run can be compared with another run of the same process. It can also be compared with a run of another
+process that did the same work, if that run was stored as JSON.
 """
 
 from __future__ import annotations
@@ -38,8 +40,9 @@ TRACES_MAX = 16_384
 class TraceRun:
     """The traces of one run, at most 16,384 (48 MB with one input each).
 
-    In cbtop, this class is BrickProfiler. A tensor is read a second time for the segment, whose fingerprints use the
-    service's key. With BRICKD=0, the segment gets nothing, but runs still keep and compare traces.
+    In cbtop, this class is BrickProfiler. Each tensor is read twice: once for the trace, and once for the segment,
+    because the fingerprints in the segment use the service's key. With BRICKD=0, the segment gets nothing, but runs
+    still keep and compare traces.
 
     >>> from array import array
     >>> base, new = brick.TraceRun("base"), brick.TraceRun("new")
@@ -89,9 +92,9 @@ class TraceRun:
     def add_trace(self, trace: KernelTrace) -> None:
         """Keep a copy of a trace, and record it once, even if it is added to several runs.
 
-        A tensor given as a fingerprint is compared only here; a result of `take` is compared only in the segment. In
-        the segment, a trace without a layer gets the surrounding layer, and a trace without a position gets its
-        occurrence in the step.
+        If a tensor was given as a fingerprint, only runs compare it, not the segment. If it was given as a result of
+        `take`, it is compared only in the segment. In the segment, a trace without a layer gets the surrounding layer,
+        and a trace without a position gets its occurrence in the step.
 
         >>> brick.TraceRun("base").add_trace(brick.KernelTrace("rope", 3, 17))
         """
@@ -153,8 +156,8 @@ class TraceRun:
 
         rtol: the tolerated relative error of whole tensors, estimated from the sketches; 0: all bits must be equal.
         (`brickd diff --by run` also knows which errors rounding explains.) Traces with a different backend or float
-        dtype are compared, and the report says so. Traces with a different shape, params, valid rows or key are not
-        compared.
+        dtype are compared, and the report says so. Two traces are not compared if their shapes, params, valid rows or
+        keys differ.
 
         Raises:
             TypeError: the reference is not a run.
@@ -231,7 +234,7 @@ class TraceRun:
 
 
 def _record(trace: KernelTrace, output: Taken, inputs: tuple[Taken | None, ...]) -> None:
-    """Record a trace as a checksum, but only if it has all inputs."""
+    """Record a trace as a checksum. Its inputs are recorded only if all of them are known."""
     known = tuple(each for each in inputs if each is not None)
     checksum(
         trace.kernel,

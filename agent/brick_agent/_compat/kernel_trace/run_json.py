@@ -1,8 +1,8 @@
 """Writes and reads runs of traces as JSON.
 
-Owns: the form of the document. Must not know: how a trace is made, comparisons. Invariants: reading reverses writing,
-including NaN and infinities; an invalid document is refused completely, with a message that gives the place, the value
-seen and the value expected; reading has the same limits as recording.
+Owns: the form of the document. Must not know: how a trace is made, comparisons. Invariants: reading a written document
+gives back the same traces, including NaN and infinities; an invalid document is refused completely, with a message that
+gives the place, the value seen and the value expected; reading has the same limits as recording.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _fingerprint_of(row: Any, where: str) -> Fingerprint:
 
 
 def _members(row: dict[str, Any], name: str, at: str, read: Callable[[dict[str, Any], str, str], Any]) -> Any:
-    """Check an object; `read` checks each member."""
+    """Check that a value is an object. `read` then checks each of its members."""
     members = _read(row, name, at, _is(dict), "an object")
     return {key: read(members, key, f"{at}{name}.") for key in members}
 

@@ -5,9 +5,9 @@
     run.add_trace(before.with_output_checksum(x).with_time_us(12.5))
 
 Owns: a trace and its limits. Must not know: runs, comparisons, JSON documents. Invariants: no call raises (except with
-BRICKD_STRICT=1), even if a host's object raises: an invalid argument is omitted, and `refused` describes it without
-revealing texts or numbers of a tensor; a call reads a tensor and keeps no reference to it; a checksum covers every
-byte, the length and the dtype. A trace also shows the predecessor's FNV-1a, but never compares it.
+BRICKD_STRICT=1), even if a host's object raises: an invalid argument is left out, and `refused` says why, without
+revealing texts or the numbers of a tensor; a call reads a tensor and keeps no reference to it; a checksum covers every
+byte, the length and the dtype. A trace also contains the predecessor's FNV-1a. This number is shown but never compared.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class KernelTrace:
 
     Every with_… changes the trace and returns it. A trace reveals as much of a tensor as a recording with `--values`:
     embeddings, logits and tokens reveal text of customers. A trace stays in this process until it is written as JSON;
-    the segment does not record these three kinds of kernels.
+    the segment records no kernels of these three kinds.
 
     >>> from array import array
     >>> trace = brick.KernelTrace("rope", 3, 17, "cpu").with_output_checksum(array("f", [1, 2, 3]))
@@ -164,7 +164,7 @@ class KernelTrace:
         return self
 
     def with_params(self, params: Any) -> KernelTrace:
-        """Set other parameters: JSON text, or a value for `json`; the order of members has no effect.
+        """Set other parameters: JSON text, or a value that `json` can write; the order of the members does not matter.
 
         >>> brick.KernelTrace("rope").with_params('{"scale": 2, "base": 1e4}').params
         '{"base":10000.0,"scale":2}'
@@ -272,7 +272,7 @@ class KernelTrace:
 
 
 def _shown(value: object) -> str:
-    """Return the repr of a refused number, but only the type of other values: a text may be a customer's."""
+    """Return the repr of a refused number. Of any other value, return only the type: it may be a text of a customer."""
     is_short = value is None or type(value) is float or (type(value) is int and abs(value) <= NUMBER_MAX)
     return repr(value) if is_short else f"a value of type {type(value).__name__}"
 

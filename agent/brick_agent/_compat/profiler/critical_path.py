@@ -103,7 +103,8 @@ def critical(pieces: Sequence[Piece]) -> Critical:
 def _lifted(pieces: Sequence[Piece]) -> dict[int, set[int]]:
     """Return the siblings that each piece waits for.
 
-    If one piece needs another, those two siblings count that contain them.
+    If one piece needs another, the sibling that contains the first piece waits for the sibling that contains the
+    second.
     """
     around = _Around(pieces)
     lifted: dict[int, set[int]] = defaultdict(set)
@@ -117,7 +118,7 @@ def _lifted(pieces: Sequence[Piece]) -> dict[int, set[int]]:
 
 
 class _Around:
-    """The ancestors of each piece, with skip links that find a common ancestor in a few steps.
+    """The ancestors of each piece, with skip links, over which a common ancestor is found in a few steps.
 
     In the lists of this class, the index of each piece is larger by 1 than elsewhere, because index 0 is a root that
     contains all pieces.
@@ -161,7 +162,8 @@ def _level(
     free = [number for number in here if number not in bound and not pieces[number].aside]
     aside = [number for number in here if number not in bound and pieces[number].aside]
     plan = _planned(waits, lengths)
-    # The sum of floats depends on their order, so `_sum` sorts them: then the order of pieces has no effect.
+    # The sum of floats depends on the order in which they are added. `_sum` sorts them first, so that the order of the
+    # pieces has no effect.
     host_ns = _sum([own_ns, *(lengths[number] for number in free)]) + plan.length_ns
     aside_ns = _sum(lengths[number] for number in aside)
     length_ns = max(host_ns, aside_ns)

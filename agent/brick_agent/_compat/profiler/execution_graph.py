@@ -111,7 +111,7 @@ class ExecutionGraph:
         return "".join(f"{line}\n" for line in lines)
 
     def roofline_distance(self, peak_tflops: float, bandwidth_gb_s: float) -> dict[int, float]:
-        """Return each kernel's distance from the roofline by id, from 0 (on the roofline) to 1."""
+        """Return how far each kernel is from the roofline, by the kernel's id: from 0 (on the roofline) to 1."""
         peak_tflops = _peak("peak_tflops", peak_tflops)
         bandwidth_gb_s = _peak("bandwidth_gb_s", bandwidth_gb_s)
         distances = {}

@@ -10,14 +10,16 @@ Owns: what each call records, and which calls are refused. Must not know: the fo
 which scopes are open in a thread or task (`scopes`). A node is identified by its name and path: a million launches of
 one kernel at one path are one node, which counts them.
 
-A node and its time are marks (brick_graph.h), and no statistics include marks, here or in brickd. So a brick that has a
-node and was timed counts once, and a graph changes no total, in any mode of the profiler.
+A node and its time are recorded as marks (brick_graph.h). Statistics never include marks, neither here nor in brickd.
+So a brick that was timed and also has a node is counted once. Recording a graph changes no total, whatever the mode of
+the profiler.
 
-Differences from the predecessor: If no time is given for a scope of a brick, a function or a task, it is timed until
-its end, unless the mode is Off. A kernel recorded after a brick in the same scope, span and layer counts as launched by
-that brick; in the predecessor, the two are siblings. A brick also counts as recorded when its timer stops, unless
-kernels were recorded while it was timed. Ids are names. "Calls" and "contains" are the same relation here. The order of
-records creates no edges, because it has no meaning if work repeats; graph_add_dependency() adds edges.
+Differences from the predecessor: A scope of a brick, a function or a task for which no time is given is timed until the
+scope ends, unless the mode is Off. A kernel recorded after a brick in the same scope, span and layer counts as launched
+by that brick; in the predecessor, the two are siblings. When the timer of a brick stops, this also counts as a record
+of the brick, unless kernels were recorded while the brick was timed. Ids are names. "Calls" and "contains" are the same
+relation here. No edges follow from the order of the records, because this order means nothing if work is repeated. Only
+graph_add_dependency() adds edges.
 
 Invariants: while the graph is disabled, nothing is recorded and calls return None; no call raises (except with
 BRICKD_STRICT=1); a refused call leaves no scope open; each thread and each task has its own scopes.
@@ -123,11 +125,17 @@ class Graphed(GraphRecords):
             set_scopes(scopes_here().launched_by(self, None))
 
     def _launches(self, of: Brick | None) -> None:
-        """Make a brick (stopped, or started without a span) the launcher of the next kernels; None: the open scope."""
+        """Make a brick the launcher of the next kernels.
+
+        The brick was stopped, or was started without a span. With None, the open scope becomes the launcher.
+        """
         set_scopes(scopes_here().launched_by(self, of))
 
     def _launched_here(self) -> bool:
-        """Return whether the innermost span itself launched the last kernel, so that kernels are recorded inside it."""
+        """Return whether the innermost span itself launched the last kernel.
+
+        If so, kernels are recorded inside that span.
+        """
         return scopes_here().has_launched(self)
 
     def _opened(self, node: Node) -> Scope | None:
@@ -225,8 +233,9 @@ class Graphed(GraphRecords):
     def graph_record_kernel(
         self, name: str, ptx_hash: int | None, grid: Extent, block: Extent, shared_mem: SupportsIndex = 0
     ) -> str | None:
-        """Record the launch of a kernel by the last brick recorded or stopped in the scope, else by the scope or span.
+        """Record the launch of a kernel.
 
+        The launcher is the last brick that was recorded or stopped in the scope, or else the scope or the span itself.
         Returns the name of the kernel. A ptx_hash of 0 or None means unknown.
 
         >>> profiler = brick.BrickProfiler()

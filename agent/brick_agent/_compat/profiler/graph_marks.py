@@ -83,7 +83,7 @@ def shape(text: str) -> Shape | None:
 
 
 def ends(text: str) -> tuple[str, str] | None:
-    """Return the two ends in the name of a transfer; None if the name is ambiguous.
+    """Return the two ends that the name of a transfer contains; None if the name is ambiguous.
 
     >>> ends("tokens→gpu0"), ends("a→b→c"), ends("→gpu0")
     (('tokens', 'gpu0'), None, None)
@@ -183,7 +183,9 @@ class Definition(NamedTuple):
 
 @dataclass(slots=True)
 class Task:
-    """A brick whose spans are polls of tasks. `ended` is the number of tasks that ended, because it counts last polls.
+    """A brick whose spans are polls of tasks.
+
+    `ended` is the number of tasks that ended: each is counted at its last poll.
 
     Attributes:
         traced: whether the brick's spans are polls of tasks.

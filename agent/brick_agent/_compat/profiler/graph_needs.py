@@ -1,10 +1,10 @@
 """The needs of the nodes in a call tree, and the critical path.
 
-Owns: which node a needed name means, how nodes become pieces of work. Must not know: paths, screens, what is shown.
-This file is part of the agent; brickd has a symbolic link to it. Invariants: a name means the nearest node of that
-name; the running time is linear in the length of chains and in the number of needs. The nearest node is a sibling of
-the node that needs it (a sibling in the same layer has priority), else a sibling of that node's parent, of its
-grandparent and so on, else the first such node in the tree.
+Owns: which node a needed name refers to, and how nodes become pieces of work. Must not know: paths, screens, what is
+shown. This file is part of the agent; brickd has a symbolic link to it. Invariants: a name refers to the nearest node
+of that name; the running time is linear in the length of chains and in the number of needs. The nearest node is looked
+for in this order: among the siblings of the node that needs it, first those in the same layer; among the siblings of
+its parent, of its grandparent and so on; and last in the whole tree, where the first node of that name is taken.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 Owns: which paths are one row, which rows are one node, which mark belongs to which node, and what the totals are while
 spans are open. Must not know: where rows come from, what is shown. This file is part of the agent, where rows come from
 the process's own segment; brickd has a symbolic link to it, and there, rows come from many workers. Invariants: the
-self times of nodes add up to the recorded time; the launches of nodes add up to the launches of the marks; if only one
-mark can belong to a time, both are in the same node; a time that is unknown stays unknown; neither the order of rows
-nor whether layers are separate changes a sum; the walk uses no recursion.
+self times of nodes add up to the recorded time; the launches of nodes add up to the launches of the marks; if there is
+only one mark to which a time can belong, the mark and the time are in the same node; a time that is unknown stays
+unknown; neither the order of rows nor whether layers are separate changes a sum; the walk uses no recursion.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class TreeRow(Generic[F]):
     """A row; its parent row precedes it in the sequence.
 
     Attributes:
-        first: the row's position in the order in which a worker first reached all paths; with several workers, the
-        smallest. layers: all layers of its paths. node: the node of the row; None: the row is a mark. there: whether
-        this row or a row below it has records.
+        first: the row's position in the order in which a worker reached the paths for the first time; with several
+        workers, the smallest of these positions. layers: all layers of its paths. node: the node of the row; None: the
+        row is a mark. there: whether this row or a row below it has records.
     """
 
     key: RowKey
@@ -126,7 +126,7 @@ class GraphNodes(Generic[F]):
             unit = {number: rows[number].key.unit for number in numbers}
             counted = [number for number in numbers if rows[number].totals["count"]]
             marks = [number for number in numbers if unit[number] in _LAUNCHED_OR_MOVED]
-            # In a window of time, a time may belong to a launch before the window.
+            # If only a window of time is read, a time in it may belong to a launch before it.
             marks = [number for number in marks if number in counted] or marks
             given = [number for number in counted if unit[number] in _GIVEN]
             empty = [number for number in numbers if unit[number] == TICKS and number not in counted]
@@ -143,7 +143,7 @@ class GraphNodes(Generic[F]):
                 rows[number].node = node
 
     def _find(self) -> None:
-        """Find the rows that have records. A row without records is found, too, if it needs another node."""
+        """Find the rows that have records. A row that has no records but needs another node is found, too."""
         for row in reversed(self._rows):
             row.there |= row.key.unit in _PLACES and row.totals["count"] > 0
             if row.there and row.key.above >= 0:

@@ -65,7 +65,7 @@ class GraphReports(Graphed):
         return self.execution_graph().critical_path_summary()
 
     def roofline_distance(self, peak_tflops: float, bandwidth_gb_s: float) -> dict[int, float]:
-        """Return each kernel's distance from the roofline by id, from 0 (on the roofline) to 1.
+        """Return how far each kernel is from the roofline, by the kernel's id: from 0 (on the roofline) to 1.
 
         >>> brick.BrickProfiler().roofline_distance(83.0, 1008.0)
         {}

@@ -1,4 +1,4 @@
-"""The rows of this process's graph: the sum of its own segment's paths for each key.
+"""The rows of this process's graph: for each key, the sum of all paths in its own segment that have this key.
 
 Must not know: which rows become one node (`graph_nodes`), reports. Invariant: a parent row comes before its children.
 """

@@ -110,7 +110,7 @@ def now_ns() -> int:
 
 
 def amount(value: Any) -> int | None:
-    """Return the amount as an integer; None: invalid (the writer counts it)."""
+    """Return the amount as an integer, or None if it is invalid. The writer counts invalid amounts."""
     try:
         n = operator.index(value)
     except Exception:
@@ -119,7 +119,7 @@ def amount(value: Any) -> int | None:
 
 
 def member(of: type[Member], value: object, names: Mapping[str, Member] | None = None) -> Member | None:
-    """Return the member of an enumeration, from a member or its name; None: unknown."""
+    """Return a member of an enumeration, which may be given as the member or by its name; None: unknown."""
     if isinstance(value, of):
         return value
     return (names or of.__members__).get(value) if isinstance(value, str) else None

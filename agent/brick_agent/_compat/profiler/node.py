@@ -48,7 +48,7 @@ class ExecutionNode:
 
     @dataclass(frozen=True, slots=True)
     class Brick:
-        """A brick. If no time is given for a scope, its time is that from its opening to its end."""
+        """A brick. If no time is given for a scope, the scope is timed from its opening to its end."""
 
         id: BrickId | int | str
         timing_ns: SupportsFloat | SupportsIndex = 0
@@ -73,7 +73,7 @@ class ExecutionNode:
                 object.__setattr__(self, each.name, value)
 
         def work(self) -> tuple[int, float]:
-            """Return bytes and FLOP, calculated from the kernel's time and two rates; 0: unknown."""
+            """Return the bytes and the FLOP, calculated from the kernel's time, TFLOP/s and FLOP/byte; 0: unknown."""
             try:
                 flops = float(self.achieved_tflops or 0) * 1e3 * float(self.timing_ns or 0)
                 return (round(flops / float(self.arithmetic_intensity)) if self.arithmetic_intensity else 0), flops

@@ -1,8 +1,8 @@
 """The totals of this process since a start time, read from its segment without a daemon.
 
 Owns: the start time, the subtraction, the conversion of ticks to nanoseconds. Must not know: the recording, bricks and
-tiles. Invariants: the segment does not change, so other readers see all data; a shortest or longest time is either
-measured or marked as a bound; entries that change during the reading are included and counted as torn.
+tiles. Invariants: reading does not change the segment, so other readers still see all data; a shortest or longest time
+is either measured or marked as a bound; entries that change during the reading are included and counted as torn.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _since(now: _Entry, then: _Entry | None, tick_ns: float) -> BrickStats | Non
         return BrickStats(name or "other")
     stats.count, stats.total_ns = count, round(total * tick_ns)
     stats.self_ns = stats.total_ns - min(round(child * tick_ns), stats.total_ns)
-    # The same rounding as the total, so that rounding causes no variance.
+    # Round in the same way as for the total, so that rounding causes no variance.
     scale = stats.total_ns / total if total else tick_ns
     stats.squares = max(squares, 0.0) * scale * scale
     stats.min_ns, stats.max_ns = round(least * tick_ns), round(most * tick_ns)

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     Start = tuple[int, str, int]  # start_ns by the machine's monotonic clock, the brick's name, elements
-    # The brick's name, ns of its part of the time, ns from its start to the sync, elements.
+    # The name of the brick, its part of the time in ns, the time from its start to the sync in ns, and its elements.
     Part = tuple[str, int, int, int]
 
 WAITING_MAX = 16_384
 
 
 class Waiting:
-    """Pending starts. Any thread may add starts at any time; one thread at a time settles them.
+    """Pending starts. Any thread may add starts at any time, but only one thread at a time settles them.
 
     A nested call of `settle`, for example in a signal handler, settles nothing: its starts stay pending.
     """
@@ -42,7 +42,7 @@ class Waiting:
         return True
 
     def settle(self, end_ns: int) -> list[Part]:
-        """Remove the starts before the sync at `end_ns`, and return the part of each.
+        """Remove the starts before the sync at `end_ns`, and return the part of the time that belongs to each of them.
 
         A part ends at the next start; the last part ends at the sync. If a start is added only after a later sync was
         settled, its part begins at that sync.

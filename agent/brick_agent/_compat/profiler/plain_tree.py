@@ -2,7 +2,7 @@
 
 Owns: the glyphs and the order of the tree, the text of a node. Must not know: where the nodes come from. They have the
 keys of `brickd tree --json`, because `brickd/cli/plain_tree.py` is a link to this file. Invariants: the same nodes give
-the same text; a time given by the host has priority over a measured time, which differs in each run.
+the same text; a time given by the host is preferred to a measured time, because measured times differ from run to run.
 """
 
 from __future__ import annotations

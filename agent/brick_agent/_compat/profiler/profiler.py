@@ -8,15 +8,16 @@
     print(profiler.summary())
 
 Owns: labels, reports, and the reset. Must not know: how time is measured and kept. The profiler records into the lanes,
-so `brickd` also shows the bricks; and it reads its statistics from the lanes.
+so `brickd` shows the bricks too. The profiler also reads its own statistics from the lanes.
 
-A profiler reports every span of its process since its creation or reset, from any source, even while it is disabled:
-`stats("x")` includes `brick.span("x")`. A reset does not change the segment.
+A profiler reports every span that its process has recorded since the profiler was created or reset. It does not matter
+who recorded the span, or whether the profiler was enabled at that time: `stats("x")` includes `brick.span("x")`. A
+reset does not change the segment.
 
 Sync modes need a sync function, which waits for a device. Immediate: each stop calls the function before it reads the
 clock. PerLayer: work is deferred, and the end of `with profiler.layer(n):` calls the function once. Deferred:
-finalize() calls it. Off (None in the predecessor): nothing is timed. Without a sync function, all modes except Off
-measure the host's time from start to stop.
+finalize() calls the function. Off (None in the predecessor): nothing is timed. Without a sync function, all modes
+except Off measure the host's time from start to stop.
 
 Work that ends at a common sync is not measured. Reports mark such work as bounded: each start gets the time up to the
 next start, so the sum is the elapsed time. In the segment, such work is ordinary deferred work, which a daemon
@@ -93,7 +94,7 @@ class BrickProfiler(ProfilerTotals):
     # ---- labels ------------------------------------------------------------------------------------------------------
 
     def set_brick_bottleneck(self, name: str, label: BrickBottleneck | str) -> None:
-        """Set the label for a brick's limit: Unknown, Memory or Compute; reports show it as supplied.
+        """Set the label that says what limits a brick: Unknown, Memory or Compute; reports show it as supplied.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.set_brick_bottleneck("gemm", "Compute")
@@ -217,7 +218,7 @@ class BrickProfiler(ProfilerTotals):
         )
 
     def reset(self) -> None:
-        """Reset everything except the settings and the epoch, and drop pending work.
+        """Reset everything except the settings and the epoch. Pending work is dropped.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.record_elapsed("gemm", 12_500)

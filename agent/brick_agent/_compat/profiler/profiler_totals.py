@@ -162,7 +162,7 @@ class ProfilerTotals(GraphReports):
             else:
                 bricks[name].self_ns += path.stats.self_ns
         with self._local.lock:
-            # Copied, because a signal handler may add an entry meanwhile.
+            # This loop needs a copy, because a signal handler may add an entry in the meantime.
             for name, local in self._local.named.copy().items():
                 of = bricks.setdefault(name, BrickStats(name, category_of(name, brick(name).category)))
                 of.add(local)

@@ -49,7 +49,7 @@ class ProfilerReport:
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """A column of a table: its title, its text for a row, and whether that text is not a number."""
+    """A column of a table: its title, its text for a row, and whether this text is something other than a number."""
 
     title: str
     cell: Callable[[Any], str]
@@ -174,7 +174,7 @@ def tables(report: ProfilerReport) -> list[tuple[Sequence[TextColumn], list[Any]
 
 
 def notes(report: ProfilerReport) -> list[str]:
-    """Return one line each for supplied values, pending work and losses."""
+    """Return the notes: one line about supplied values, one about pending work, and one about losses."""
     found = []
     if report.supplied:
         supplied = ", ".join(f"{what} {value}" for what, value in report.supplied.items())

@@ -1,7 +1,7 @@
 """The report of a profiler as Markdown and as HTML, and the table of all formats.
 
-Owns: the report as Markdown and as HTML. Must not know: the content of the tables. Invariant: any name is only text in
-its cell, so markup, links, scripts and line breaks in a name have no effect on the page.
+Owns: the report as Markdown and as HTML. Must not know: the content of the tables. Invariant: a name is shown as text
+in its cell and as nothing else, so markup, links, scripts and line breaks in it have no effect on the page.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The open scopes of a graph, and the brick that launches the next kernels.
 
-Owns: which scopes are open in which thread or task, and which spans and nodes end with a scope. Must not know: kinds of
-nodes, what a host may state. Invariants: a scope ends once, in the context that opened it; a task, a thread or a forked
-child begins without scopes, although it inherits the variables of its parent; a scope that cannot be opened leaves
-nothing open; if one scope raises at its end (in strict mode), the other scopes still end.
+Owns: which scopes are open in which thread or task, and which spans and nodes end with a scope. Must not know: the
+kinds of nodes, and which figures a host may give. Invariants: a scope ends once, in the context that opened it; a task,
+a thread or a forked child begins without scopes, although it inherits the variables of its parent; a scope that cannot
+be opened leaves nothing open; if one scope raises at its end (in strict mode), the other scopes still end.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class Scope:
             self._since_ns = None if in_itself and _is_timed(node) else now_ns()
 
     def close(self) -> None:
-        """End the opened spans and nodes, without a time."""
+        """End the spans and nodes that were opened, without recording a time."""
         self._ends.close()
 
     def end(self) -> None:
-        """End the opened spans and nodes, and record the duration."""
+        """End the spans and nodes that were opened, and record the duration."""
         timed, self.timed = self.timed, None  # a signal handler may end the same scope during this call
         try:
             self.close()
@@ -78,9 +78,10 @@ class Launcher:
 
 @dataclass(frozen=True, slots=True)
 class Scopes:
-    """The open scopes of all profilers in one context; immutable, because contexts inherit this object.
+    """The open scopes of all profilers in one context.
 
-    `launchers` has one entry more than `open`: its first entry is for records outside of scopes.
+    This object is immutable, because several contexts may inherit it. `launchers` has one entry more than `open`: its
+    first entry is for records outside of scopes.
     """
 
     process: int

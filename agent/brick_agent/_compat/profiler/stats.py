@@ -4,10 +4,11 @@ Owns: the formulas. Must not know: where the numbers come from. Invariants: a di
 measured is marked: a shortest or longest time that is known only by its bucket (`min_exact`, `max_exact`), time up to a
 common sync (`bounded`), a supplied value (`bottleneck`, `cycles`).
 
-Formulas of the predecessor that are misleading are different here. The time of a nested brick is in the `total_ns` of
-both bricks, as in the predecessor; categories and totals add up `self_ns`, which counts no time twice. `throughput` is
-per time in the brick, as in the predecessor; the profiler's `total_throughput` is per elapsed time. The "instructions
-per cycle" of the predecessor are elements per cycle here.
+Where a formula of the predecessor was misleading, this module uses another one. The time of a nested brick is in the
+`total_ns` of both bricks, as in the predecessor; categories and totals add up `self_ns`, which counts no time twice.
+`throughput` counts elements per second of the time in the brick, as in the predecessor. The profiler's
+`total_throughput` counts elements per second of the elapsed time. The "instructions per cycle" of the predecessor are
+elements per cycle here.
 """
 
 from __future__ import annotations
@@ -117,7 +118,10 @@ class BrickStats:
         return self.avg_ns / 1e3
 
     def gap_factor(self, budget_us: float) -> float:
-        """Return the average time divided by a budget; above 1: over the budget; 0: no budget."""
+        """Return the average time divided by a budget.
+
+        Above 1, the brick is over the budget. Without a budget, the result is 0.
+        """
         return ratio(self.avg_us(), max(budget_us, 0.0))
 
     @property

@@ -110,7 +110,9 @@ class TimedWork(SyncModes):
     # ---- deferred work -----------------------------------------------------------------------------------------------
 
     def layer(self, index: SupportsIndex) -> LayerScope:
-        """Set the layer of bricks started inside; in mode PerLayer, the end of the layer waits for the device.
+        """Set the layer of the bricks that are started inside.
+
+        In the mode PerLayer, the end of the layer waits for the device.
 
         >>> profiler = brick.BrickProfiler.enabled(sync=lambda: None, mode="PerLayer")
         >>> with profiler.layer(3):
@@ -155,7 +157,10 @@ class TimedWork(SyncModes):
             self._local.refuse("deferred starts without room", "too much work is deferred: call finalize()")
 
     def finalize(self, end_ns: SupportsIndex | None = None) -> None:
-        """End deferred work. Waits for the device, unless the host has waited until `end_ns` after the epoch.
+        """End deferred work.
+
+        This waits for the device, unless `end_ns` is given. Then the host has already waited, until that time after the
+        epoch.
 
         >>> profiler = brick.BrickProfiler.enabled(sync=lambda: None)
         >>> profiler.stop(profiler.start("attention"))

@@ -80,7 +80,7 @@ class TreeNode(Generic[F]):
         total_ns: the time of its ended spans; while one of its spans is open, also the time of the ended spans below.
             For a layer: the time of all nodes below it.
         host_ns: the part of total_ns that is the time of the host, not of a device.
-        ended_ns: the self times of this node and all nodes below it, without given times.
+        ended_ns: the self times of this node and all nodes below it, without the times that were given.
         whole: the size of its subtree, if the subtree is omitted.
         task: whether its spans are polls of tasks.
         needs: for each needed name, how often it was recorded.
@@ -138,7 +138,10 @@ class TreeNode(Generic[F]):
 
     @property
     def timed_flops(self) -> float:
-        """The FLOP of the work whose time is known; for deferred work, the launch records the FLOP."""
+        """The FLOP of the work whose time is known.
+
+        The FLOP of deferred work are recorded with its launch, not with its time.
+        """
         if self.row is None:
             return 0.0
         all_timed = self.kernel is None or self.row["count"] >= self.kernel.launches
