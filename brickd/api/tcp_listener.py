@@ -40,8 +40,8 @@ class TcpListener:
         except OSError as error:
             self.socket.close()
             raise BrickdError(
-                f"--http {address}: cannot listen: {error.strerror} (brickd status shows whether a daemon runs; ss -ltnp"
-                " shows other processes; or choose another port)"
+                f"--http {address}: cannot listen: {error.strerror} (brickd status shows whether a daemon runs;"
+                " ss -ltnp shows other processes; or choose another port)"
             ) from None
         self._name = f"[{host}]" if ":" in host else host
         self.address = f"{self._name}:{self.socket.getsockname()[1]}"
