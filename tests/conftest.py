@@ -42,11 +42,11 @@ from brickd.shm.segment_files import find
 if TYPE_CHECKING:
     from serving import Daemon
 
-# By default, each run tries the same few examples. A run before a change lands tries more. A nightly run tries many,
-# which --hypothesis-seed selects.
+# By default, each run tries the same few examples. The run before a change lands tries more examples. A nightly run
+# tries many examples, and --hypothesis-seed selects which.
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=5)
 settings.register_profile("landing", derandomize=True, deadline=None, max_examples=25)
-# without the phase `explain`, which can take longer than all examples
+# The phase `explain` is left out, because it can take longer than all examples.
 SHRUNK = [phase for phase in Phase if phase != Phase.explain]
 settings.register_profile("nightly", derandomize=False, deadline=None, max_examples=250, phases=SHRUNK, print_blob=True)
 settings.load_profile(os.environ.get("TESTS_PROFILE", "quick"))
@@ -66,7 +66,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give session fixtures, and code that runs between tests, their own directories and their own prefix."""
+    """Session fixtures, and code that runs between tests, also need directories and a prefix. Give them their own."""
     config.pluginmanager.register(Untouched(users_places()))
     base = ExitStack()
     base.enter_context(own_places())
@@ -77,7 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @contextmanager
 def own_places() -> Iterator[None]:
-    """Give each process that runs tests its own directories and prefix, for code that runs between tests."""
+    """Give each process that runs tests its own directories and prefix. The code that runs between tests uses them."""
     sandbox.forget_unused()
     try:
         with apart():
@@ -88,7 +88,7 @@ def own_places() -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Exclude the collected tests from garbage collection, because they live until the end."""
+    """Exclude the tests that pytest has found from garbage collection, because they live until the end."""
     gc.disable()
     try:
         return (yield)
@@ -178,7 +178,7 @@ class Worker:
         return self.process.wait()
 
 
-# Modules that are slow to load, each with a text whose presence in a program shows that the program needs the module.
+# Modules that are slow to load. If a program contains the text next to a module, it needs this module.
 _LOADED = {
     "torch": "import torch",
     "numpy": "import numpy",
@@ -188,7 +188,7 @@ _LOADED = {
 
 
 def _loads(program: str) -> str:
-    """The kind of process from which a worker with this program is forked."""
+    """Return which kind of parent process forks a worker with this program."""
     found = [f"worker with {what}" for what, pattern in _LOADED.items() if re.search(pattern, program)]
     return found[0] if found else "worker"
 
@@ -248,7 +248,7 @@ def isolated(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Store the result of a test for its fixtures."""
+    """Store the result of a test, so that its fixtures can read it."""
     report = yield
     item.stash[_FAILED] = item.stash.get(_FAILED, False) or report.failed
     return report
@@ -376,8 +376,8 @@ def compiled() -> Callable[..., Path]:
     """Compiles C: `compiled(name, sources, *flags)`. Compiles each source only once, even in several runs."""
     assert shutil.which("gcc") is not None, "the tests need gcc, as the installation of brickd does"
     _forget_old()
-    # All objects are compiled with -fPIC, so that programs and libraries can share them: both consist mostly of the
-    # writer.
+    # All objects are compiled with -fPIC, so that programs and libraries can share them. Both programs and libraries
+    # consist mostly of the writer.
     warnings = ("-Wall", "-Wextra", "-Werror")
     common: tuple[str | Path, ...] = (
         "gcc",
@@ -392,8 +392,9 @@ def compiled() -> Callable[..., Path]:
     agents = sorted(path for folder in ("include", "src") for path in (ROOT / "agent" / folder).rglob("*.h"))
 
     def preprocessed(source: Path, flags: tuple[str, ...]) -> bytes | None:
-        """Return the preprocessed source; None if a pragma in it changes definitions, because that cannot be
-        preprocessed.
+        """Return the preprocessed source, or None if a pragma in the source changes definitions.
+
+        Such a source cannot be preprocessed.
         """
         done = subprocess.run([*common, *flags, "-E", source], capture_output=True, check=False)
         return done.stdout if done.returncode == 0 else None

@@ -105,7 +105,7 @@ def test_a_stream_that_starts_after_all_were_ended_ends_at_once() -> None:
 
 
 def sent(sending: Callable[[Callable[[Any], Coroutine[Any, Any, None]]], Coroutine[Any, Any, None]]) -> list[Any]:
-    """Return the messages that are sent."""
+    """Return the messages that `sending` sends."""
     messages: list[Any] = []
 
     async def send(message: Any) -> None:
@@ -181,7 +181,7 @@ def test_a_file_that_shrinks_while_sent_is_not_reported_as_complete(tmp_path: Pa
 
 
 def whole(folder: Path, size: int, then: int) -> list[Any]:
-    """Return the messages of a file whose size changes while it is sent."""
+    """Return the messages that are sent for a file whose size changes at the same time."""
     file = folder / "file"
     file.write_bytes(bytes(size))
 
@@ -205,8 +205,10 @@ def whole(folder: Path, size: int, then: int) -> list[Any]:
     [(0.0, []), (1.0, []), (2.0, []), (2.5, [1]), (3.5, [1]), (4.0, [2]), (7.0, [3])],
 )
 def test_a_late_status_of_a_stream_counts_the_missed_ones(takes: float, missed: list[int]) -> None:
-    """A status is due every two seconds, and a late status does not shift this schedule. The test replaces the clock:
-    each call of `document` moves it."""
+    """A status is due every two seconds, and a late status does not shift this schedule.
+
+    The test replaces the clock by one that moves forward at each call of `document`.
+    """
 
     async def received() -> list[bytes]:
         loop = asyncio.get_running_loop()

@@ -33,14 +33,17 @@ def path(prefix: str, tmp_path: Path) -> Path:
 
 
 def closed(client: socket.socket, milliseconds: int | None = None) -> bool:
-    """Return whether the other end is closed, or closes within the time; without a time, wait until it closes."""
+    """Wait until the other end is closed; return whether it is closed.
+
+    With a time, wait no longer than this time.
+    """
     poll = select.poll()
     poll.register(client, select.POLLHUP)
     return bool(poll.poll(milliseconds))
 
 
 def large(daemon: Daemon) -> int:
-    """Add more events than any socket buffer holds; return the minimum number of their bytes."""
+    """Add more events than any socket buffer can hold; return the number of bytes that they have at least."""
     for _ in range(100):
         daemon.events.add("large", 50_000 * "x")
     return 100 * 50_000
@@ -118,7 +121,8 @@ def test_a_slow_client_that_catches_up_gets_a_new_time_limit(path: Path) -> None
             for _ in range(100):
                 next(stream)
             with connected(path) as watch:
-                # a client may leave an answer unread for a shorter time, but this client has no answer to read
+                # A client must read an answer within 0.5 s. This client has no answer to read, so the limit does not
+                # apply.
                 assert not closed(watch, 700)
             daemon.events.add("small", "")
             assert next(stream)[1]["kind"] == "small"
@@ -299,8 +303,8 @@ def test_a_member_of_the_group_is_answered(open_folder: Path, identity: tuple[st
         assert answer(stranger(open_folder / "socket", *identity).stdout).status == 200
 
 
-# Requests that are forbidden to members of the group: all requests that change something, and those for recordings,
-# which contain customers' data.
+# Requests that are forbidden to members of the group. These are all requests that change something, and all requests
+# for recordings, because recordings contain customers' data.
 CONTROL = {
     "POST /v1/set", "POST /v1/silence", "POST /v1/notify/test", "POST /v1/forget",
     "POST /v1/weights/rescan", "POST /v1/down",
@@ -345,9 +349,9 @@ sys.stdin.read()
 
 @contextmanager
 def held_by_a_member(path: Path, count: int, target: str = "") -> Iterator[list[str]]:
-    """Let a member of the group open connections; yield the status of each answer to a request for `target`.
+    """Open connections as a member of the group; yield the status of the answer to each request for `target`.
 
-    Without a target, all connections except the last ten are closed.
+    Without a target, send no requests, and wait until all connections except the last ten are closed.
     """
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("needs root and setpriv, to be another user")

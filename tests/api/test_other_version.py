@@ -36,7 +36,10 @@ BUILD = ours().sources
 
 @contextmanager
 def a_daemon(version: str, answers: Mapping[str, Any], build: str | None = BUILD) -> Iterator[None]:
-    """A daemon of a build, with these documents, keyed by path; a list is a stream of events, bytes are a file."""
+    """Imitates a daemon of this version and build.
+
+    `answers` has an answer for each path: a document, a list for a stream of events, or bytes for a file.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -203,7 +206,7 @@ def test_a_verb_without_a_key_works_or_names_the_daemon(worker: Start, verb: str
 
 
 def incomplete(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield each key of a document, at any depth, with the document without this key."""
+    """For each key of a document, at any depth, yield the key and a copy of the document without it."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield key, {each: kept for each, kept in value.items() if each != key}
@@ -213,7 +216,10 @@ def incomplete(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def says_what_to_upgrade(code: int, stderr: str, key: str) -> bool:
-    """Return True if a verb refuses an answer without this key; otherwise, assert that the verb uses the answer."""
+    """Return whether the verb refused an answer without this key.
+
+    If it did, its message must name the key and say what to do. There must never be a traceback.
+    """
     assert not re.search(r"Traceback|[A-Z]\w*(Error|Exception|Iteration)\b", stderr), (key, stderr)
     if f"the daemon at {runtime().socket} is brickd {OLDER}" not in stderr:
         return False

@@ -27,8 +27,8 @@ pause()
 """
 
 
-# Times that the host passes are the same in each reading. Times from a clock are converted in each reading, and may
-# differ by rounding.
+# Times that the host passes do not change from one reading to the next. Times from a clock are converted in each
+# reading, and may differ by rounding.
 GIVEN = """
 norm, gemm = brick.brick("norm", category="norm"), brick.brick("gemm", category="ffn")
 slowness = int(os.environ.get("BRICKD_SLOWNESS", "1"))

@@ -203,7 +203,7 @@ def test_tab_loads_a_verb_only_to_complete_its_arguments() -> None:
     base = ("base", "base.escape", "base.files", "errors")
     words = {f"brickd.{each}" for each in (*base, "cli", "cli.output", "cli.completion", "query", "query.verbs")}
     assert loaded_at("brickd st", 1) == {"brickd"} | words
-    # except the module of the verb `completion`, which runs here
+    # The module of the verb `completion` is always loaded, because it runs here.
     verbs = {f"brickd.cli.{verb}" for verb in VERBS} - {"brickd.cli.completion"}
     for verb in ("prune", "status"):
         assert loaded_at(f"brickd {verb} --", 2) & verbs == {f"brickd.cli.{verb}"}

@@ -31,7 +31,7 @@ OFF, SPANS = _reader.CONTROL_OFF, _reader.CONTROL_SPANS
 
 
 def made(name: str = "api/0", *, counts: dict[str, int] | None = None, **of: Any) -> Worker:
-    """Return a worker that never ran, with these counts in its process line and these values in its reading."""
+    """Return a made-up worker with these counts in its process line and these values in its reading."""
     reading = MadeUp(service=name.partition("/")[0]).reading()
     process: Any = defaultdict(int, counts or {})
     header: Any = defaultdict(lambda: 64, reading.header)

@@ -39,8 +39,8 @@ def analyze(tmp_path: Path) -> Callable[..., str]:
     """Run `systemd-analyze` for a unit as it is installed for a user; return the output."""
 
     def run(unit: Path, *arguments: str, drop_in: Path | None = None) -> str:
-        # systemd-analyze needs a program that exists, a name with an instance, and a folder for the user's service
-        # manager.
+        # systemd-analyze accepts a unit only if its program exists and the name of a template has an instance. It also
+        # needs the folder of the user's service manager.
         installed = tmp_path / unit.name.replace("@", "@alice")
         texts = {installed: unit.read_text()}
         if drop_in is not None:
@@ -49,7 +49,8 @@ def analyze(tmp_path: Path) -> Callable[..., str]:
             path.parent.mkdir(exist_ok=True)
             path.write_text(re.sub(r"(?<=ExecStart=)\S+(?= up\b)", sys.executable, text))
             assert sys.executable in path.read_text()
-        # The sockets of other units are in this folder, and the path of a socket has at most 107 bytes.
+        # Other units have their sockets in this folder. Its path must be short, because the path of a socket may have
+        # at most 107 bytes.
         Path(os.environ["XDG_RUNTIME_DIR"]).mkdir(exist_ok=True)
         command = ["systemd-analyze", "--no-pager", *arguments, os.fspath(installed)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -203,8 +204,8 @@ def test_a_daemon_confined_like_the_service_drains_its_users_segments(
             assert sorted(each["pid"] for each in status["workers"] if each["state"] == "live") == [lives.pid]
             while len(list(SHM.glob(f"{prefix}*"))) > 1:  # the daemon removes a segment when its totals are saved
                 daemon.ask("")
-            # The daemon checks the workers' processes every ten seconds in /proc, where it sees only the processes of
-            # its own user.
+            # Every ten seconds, the daemon checks the workers' processes in /proc. It sees only the processes of its
+            # own user there.
             while not any(each["rss_bytes"] for each in daemon.ask("/workers")["workers"]):
                 pass
             assert {each["kind"] for each in daemon.ask("/events")["events"]} == {
@@ -219,7 +220,10 @@ def test_a_daemon_confined_like_the_service_drains_its_users_segments(
 
 
 def drop_in(title: str) -> str:
-    """Return the lines of the drop-in that a comment in the unit suggests for a purpose."""
+    """Return the lines of the drop-in that a comment in the unit suggests.
+
+    The paragraph before these lines contains `title`.
+    """
     paragraphs = SERVICE.read_text().partition("[Unit]")[0].split("\n#\n")
     (at,) = (n for n, paragraph in enumerate(paragraphs) if title in paragraph)
     return "\n".join(line.removeprefix("#   ") for line in paragraphs[at + 1].splitlines())
@@ -279,8 +283,8 @@ def test_with_the_drop_in_for_metrics_the_service_answers_prometheus(
         daemon.end()
 
 
-# Attempts of an attacker who controls the daemon, and the daemon's normal work; prints a line "attempt: result" for
-# each.
+# Tries what an attacker who controls the daemon would try, and also what the daemon does in its normal work. Prints a
+# line "attempt: result" for each try.
 TRIES = """
 import ctypes, json, mmap, os, socket, sys, tempfile
 libc = ctypes.CDLL(None, use_errno=True)

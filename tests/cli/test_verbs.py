@@ -22,8 +22,8 @@ from brickd.base.units import NO_WORKERS
 from brickd.cli import brickd as group
 from brickd.query.verbs import VERBS, takes_recordings
 
-# Each verb with the key of its rows. `weights` has another exit code if nothing is comparable, and `roofline` if no
-# peaks were measured.
+# Each verb, and the key under which its document has the rows. `weights` has another exit code if nothing is
+# comparable, and `roofline` if no peaks were measured.
 ASKED = {"status": "bricks", "workers": "workers", "bricks": "bricks", "tree": "nodes", "hang": "open"}
 OPTIONS = {"hang": ("--watch", "0.01", "--longer", "0")}
 NAMES = ["two\nlines", HOSTILE]

@@ -16,7 +16,7 @@ N, B = brick.ExecutionNode, brick.BrickId
 p = brick.BrickProfiler()
 p.enable_graph()
 """
-# The calls of the book: each brick is timed, then the brick is recorded in the graph, then its kernel.
+# In the book, each brick is timed first. Then the brick is recorded in the graph, and after it its kernel.
 BOOK = [
     ("RmsNorm", 50_000, "rmsnorm_kernel", 16, 1024),
     ("QkvProjection", 200_000, "batched_q4k_gemv", 32, 4096),

@@ -1,4 +1,6 @@
-"""Mistakes of a host in its use of the graph: nothing counts twice, stays open, or grows without limit."""
+"""Mistakes of a host in its use of the graph: nothing is counted twice, nothing stays open, and nothing grows without
+limit.
+"""
 
 from __future__ import annotations
 

@@ -174,7 +174,10 @@ counted = pytest.mark.skipif(platform.machine() != "x86_64", reason="counts inst
 
 @pytest.fixture
 def counting(compiled: Callable[..., Path]) -> str:
-    """Return the first lines of a program that counts the instructions of its functions."""
+    """Return lines to put before a program.
+
+    With these lines, the program can count the instructions that its functions execute.
+    """
     source = ROOT / "tests/native/instructions.c"
     return COUNTED.format(str(compiled("instructions.so", (source,), "-shared", "-fPIC", "-Wno-unused-parameter")))
 

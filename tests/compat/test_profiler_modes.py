@@ -380,8 +380,10 @@ def test_the_queue_of_deferred_work_is_limited() -> None:
 
 
 def settled_with_an_interruption(at: int) -> tuple[int, Waiting, list[tuple[str, int, int, int]]]:
-    """Settle deferred work, and run another sync before the instruction `at`; return the instructions and the
-    results."""
+    """Settle deferred work, and let another sync interrupt this before instruction number `at`.
+
+    Return the number of instructions, the work that still waits, and the work that was settled.
+    """
     waiting, count = Waiting(), 0
     within: list[tuple[str, int, int, int]] = []
     for n in range(4):

@@ -1,6 +1,6 @@
 """The local state of profilers and runs stays complete and consistent if another thread interrupts a call.
 
-`meanwhile` runs another thread, and returns when that thread has ended or waits for the lock.
+The function `meanwhile` runs another thread. It returns when that thread has ended or waits for the lock.
 """
 
 from __future__ import annotations

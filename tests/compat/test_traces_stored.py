@@ -98,7 +98,10 @@ def document() -> dict[str, Any]:
 
 
 def changed(path: str, value: Any) -> str:
-    """Return the document with this value at a path; the value `...` removes what is there."""
+    """Return the document with this value at this path.
+
+    If the value is `...`, the document has nothing at this path.
+    """
     answer = document()
     at: Any = answer
     *way, last = [int(part) if part.isdigit() else part for part in path.split(".")]

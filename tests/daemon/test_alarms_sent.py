@@ -37,8 +37,9 @@ OFF = Problem("off", "api", ("api/0",), "recording is off", "brickd set --record
 
 
 class Server(ThreadingHTTPServer):
-    """A server that stores its requests, and answers each with the next status; for status 0, it answers only when the
-    server ends.
+    """A server that stores each request, and answers it with the next status in `statuses`.
+
+    For the status 0, it waits until the server ends, and sends no answer.
     """
 
     daemon_threads = True
@@ -166,7 +167,7 @@ def test_a_delivery_to_a_slow_dripping_server_stops_at_the_time_limit() -> None:
 
 
 class Resolver:
-    """Answers a look-up of a host with these addresses, as soon as the test releases the answer."""
+    """Answers each look-up of a host with these addresses, but only after the test has released the answer."""
 
     def __init__(self, *places: tuple[str, int]) -> None:
         self.places, self.asked, self.go = places, list[tuple[str, int]](), threading.Semaphore(0)

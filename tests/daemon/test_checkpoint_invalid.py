@@ -212,7 +212,7 @@ def squeezed(content: bytes) -> str:
 
 
 def at_site(slots: str, site: int) -> str:
-    """The slots of a checksum with another site index."""
+    """Return the slots of a checksum, after replacing the index of its site."""
     record = bytearray(b64decode(slots))
     record[8:12] = struct.pack("<I", site)
     return base64(bytes(record))
@@ -380,7 +380,10 @@ def put(document: Any, path: tuple[Any, ...], value: Any) -> None:
 
 @pytest.fixture(scope="module")
 def content(dead: Dead) -> bytes:
-    """A checkpoint with every kind of entry, without the prefix of a single test."""
+    """A checkpoint with every kind of entry.
+
+    Several tests share it, so it does not have the prefix of a single test.
+    """
     return checkpoint.encode(made(dead))
 
 
@@ -454,7 +457,7 @@ NASTY: tuple[Any, ...] = (None, -1, 2**64, 1.5, float("nan"), "x", [], {"a": 1})
 def test_every_bad_value_in_every_place_is_refused_or_harmless(
     dead: Dead, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # no need to watch the workers: none of them is live without a lock
+    # The workers need not be watched: they have no lock, so none of them is live.
     monkeypatch.setattr("brickd.model.worker_survey._WATCH_SECONDS", 0.0)
     original = decoded(checkpoint.encode(made(dead)))
     refused = 0

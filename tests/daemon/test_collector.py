@@ -25,7 +25,7 @@ SERVICE = "wanted"
 
 @contextmanager
 def segment(prefix: str, name: str) -> Iterator[Rings]:
-    """A file with two lanes and holes, without a worker."""
+    """A file with two lanes and with holes; no worker uses it."""
     page = bytearray(empty(lanes=2, span_slots=16, event_slots=16))
     put(page, "header", {"uuid": os.urandom(16), "service": SERVICE.encode()})
     with (SHM / f"{prefix}{name}").open("w+b", buffering=0) as file:

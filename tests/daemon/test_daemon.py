@@ -80,7 +80,7 @@ def test_a_second_daemon_names_the_running_one(prefix: str, tmp_path: Path, work
     with running() as first:
         assert f"process {first.pid}" in refused()
         first.until("worker_found")
-        # A daemon with another runtime directory would find the same segments.
+        # A daemon with another runtime directory is refused, too, because it would find the same segments.
         other = refused(BRICKD_RUNTIME_DIR=str(tmp_path / "other"))
         assert f"process {first.pid} already drains the segments {prefix}*" in other
         assert first.ask("/status")["ledger"]["deferred"]["started"] == 10
@@ -149,7 +149,10 @@ def comparable(value: Any) -> Any:
 
 
 def nearly(value: Any, key: str = "") -> Any:
-    """Return a copy to compare: times may differ by rounding, because each reader measures a tick itself."""
+    """Return a copy for a comparison in which times may differ by rounding.
+
+    Each reader measures the length of a tick itself.
+    """
     if isinstance(value, dict):
         return {name: nearly(each, name) for name, each in value.items()}
     if isinstance(value, list):
@@ -230,7 +233,8 @@ def test_the_last_event_number_is_saved_when_two_threads_log_at_once(prefix: str
         daemon = Daemon(home)
         others = [threading.Thread(target=daemon.log_event, args=("second", ""))]
 
-        # called after the first event got its number, before it is logged: another thread logs an event
+        # This function runs when the first event already has its number but is not logged yet. It lets another thread
+        # log an event.
         def between() -> None:
             while others:
                 other = others.pop()

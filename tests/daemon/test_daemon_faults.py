@@ -450,7 +450,7 @@ def test_a_drained_segment_renamed_while_it_is_opened_keeps_its_lock(
     loop.tick(0)
     (SHM / f"{prefix}old").rename(SHM / f"{prefix}new")
     with monkeypatch.context() as before:
-        # as if the file's identity had been another one before
+        # It looks as if the file had another identity before.
         before.setattr(segment_directory, "identifier_of", lambda _: (0, 0))
         loop.tick(1, look=True)
     assert len(loop.roster.attached) == 1

@@ -72,7 +72,10 @@ class Host:
         return [each for each in self.workers if each.fate == "lives"]
 
     def kill(self, action: str, number: int, of: str | None = None, then: Then | None = None) -> None:
-        """Run a daemon until it is killed at this effect; in the meantime, do something to a worker."""
+        """Run a daemon until it is killed at the effect with this number.
+
+        While the daemon runs, do something to a worker.
+        """
         with dying_daemon(self.compiled, f"{action}:{number}", of) as daemon:
             if then is not None:
                 then(daemon)

@@ -18,8 +18,8 @@ from brickd.shm.segment_files import find
 
 pytestmark = pytest.mark.slow
 
-# The slots of a ring, and the slots that deferred starts may use: the rest is reserved for finalizes and measured
-# times.
+# The number of slots in a ring, and how many of them deferred starts may use. The other slots are reserved for
+# finalizes and measured times.
 RING, STARTS = 4096, 4096 - 512
 
 # Fills both rings a given number of times, and reports when it has done so.
@@ -68,9 +68,9 @@ def judge(ledger: dict[str, Any], *, rings: int, filled: int, recorded: int) -> 
 
     Args:
         ledger: the sum over workers.
-        rings: how often a pair of rings was filled with spans and deferred starts.
-        filled: how often the rings were empty before they were filled, so that they kept all that fits.
-        recorded: how often the rings were filled while span detail was on.
+        rings: how often the worker filled both rings with spans and deferred starts.
+        filled: how often the rings were empty at that time, so that they kept as much as they have room for.
+        recorded: how often span detail was on at that time.
     """
     assert (ledger["spans"]["begun"], ledger["spans"]["summarized"]) == (rings * RING, rings * RING)
     assert ledger["deferred"] | {"started": filled * STARTS, "bounded": filled * STARTS} == ledger["deferred"]
@@ -119,7 +119,10 @@ def test_workers_continue_start_and_end_while_the_daemon_is_stopped(worker: Star
 
 @contextlib.contextmanager
 def cramped(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Running, Path]]:
-    """Start a daemon whose runtime directory has 64 KiB, which one file fills; the daemon's socket is elsewhere."""
+    """Start a daemon whose runtime directory has room for 64 KiB, and fill this room with a file.
+
+    The daemon's socket is in another place.
+    """
     directory = runtime().directory
     monkeypatch.setenv("BRICKD_SOCKET", f"{directory}.socket")
     fill = f"mount -t tmpfs -o size=64k,mode=700 none {directory} && head -c 65536 /dev/zero >{directory}/filler"

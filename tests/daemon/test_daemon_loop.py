@@ -65,7 +65,7 @@ def test_an_exception_while_resting_is_reported_once_a_second_and_ends_nothing(
             try:
                 with open("/dev/null", "r+b") as null:
                     os.dup2(null.fileno(), wake, inheritable=False)  # /dev/null is always readable, and empty
-                # The loop still waits for the other descriptor, for at most the time between two listings.
+                # The loop still waits for the other descriptor, but not longer than the time between two listings.
                 first, second = (reported.get(timeout=LATEST_SECONDS) for _ in range(2))
             finally:
                 daemon.end()

@@ -137,7 +137,7 @@ def test_a_file_at_the_path_of_a_removed_socket_is_kept(prefix: str, worker: Sta
 
 @pytest.fixture
 def other_users_daemon(nobody: list[str], prefix: str) -> list[str]:
-    """Return the beginning of the command of another user's daemon."""
+    """Return the first words of a command that starts a daemon as another user."""
     os.chown(runtime().directory, 65534, 65534)
     return nobody
 

@@ -144,7 +144,7 @@ def test_a_worker_is_alive_if_it_records_or_holds_its_lock(worker: Start, prefix
         stopped.process.send_signal(signal.SIGSTOP)
         until_stopped(stopped.pid)
         killed.kill()
-        # When the daemon declares this worker dead, it has watched the other workers for the same time.
+        # By the time the daemon declares this worker dead, it has watched the other workers for just as long.
         while not logged(daemon, "worker_died"):
             again(lost)
             starts += STARTS
@@ -172,7 +172,8 @@ def test_overwritten_tails_change_no_count(worker: Start, prefix: str) -> None:
         one = worker(f"{ROUNDS}\nrounds()", BRICKD_SERVICE="api")
         with (SHM / one.next_report()).open("r+b", buffering=0) as segment:
             closed(daemon, STARTS)
-            # Each pair of words is a tail and its complement. The pair of 0 is valid, but that tail is far behind.
+            # Each pair of words is a tail and the complement of this tail. The pair for the tail 0 is valid, but a tail
+            # of 0 is far behind.
             for rounds, words in enumerate(((0, 0), (12, 12), (U64, U64), (1 << 63, U64 >> 1), (0, U64)), start=2):
                 os.pwrite(segment.fileno(), struct.pack("<2Q", *words) * (PAGE // 16), 2 * PAGE)
                 again(one)
@@ -206,7 +207,7 @@ def test_unlinking_all_segments_loses_nothing_and_counts_nothing_twice(prefix: s
         until(lambda: len(logged(daemon, "worker_moved")) == 2 and logged(daemon, "worker_died"))
         for each in (one, two):
             order(each, "f")
-        # For each surviving worker: three deferred starts that were already pending, and two new starts.
+        # Each surviving worker has five deferred starts: three that were already pending, and two new ones.
         status = closed(daemon, 6 + 2 * 5)
         assert sorted(states(status).values()) == ["died", "live", "live"]
         assert (status["ledger"]["deferred"]["pending"], status["ledger"]["deferred"]["orphaned"]) == (0, 3)

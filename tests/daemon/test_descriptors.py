@@ -116,8 +116,8 @@ def test_streams_take_half_of_the_connections_and_more_are_refused(prefix: str) 
 
 @contextmanager
 def no_descriptor_left(pid: int, but: int = 0) -> Iterator[None]:
-    """Limit the open files of a process to the present number plus `but`."""
-    # if the process is this one, this includes the descriptor that lists the folder
+    """Let a process open only `but` more files than it has open now."""
+    # If the process is this one, its open files include the descriptor that lists the folder.
     listed = os.listdir(f"/proc/{pid}/fd")
     numbers = {int(each) for each in listed if os.path.lexists(f"/proc/{pid}/fd/{each}")}
     free = [number for number in range(len(numbers) + but + 1) if number not in numbers]

@@ -1,4 +1,7 @@
-"""Which segments a tick drains: cheap segments always, costly segments in turns, within the limit of a tick."""
+"""Which segments a tick drains.
+
+Cheap segments are always drained. Costly segments take turns, within the limit of a tick.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +102,10 @@ def test_the_cheapest_segments_up_to_half_of_a_tick_are_cheap(monkeypatch: pytes
         quiet = quiet_bytes(order)
 
         def unreached(limit: int) -> list[str]:
-            """Return the segments that a tick does not reach if the tick before read a full ring of the first one."""
+            """Let a tick read a full ring of the first segment.
+
+            Return the segments that the next tick, with this limit, does not reach.
+            """
             fill(made[0])
             write_event(made[1:])
             monkeypatch.setattr(drain_order, "TICK_BYTES", 1 << 30)

@@ -29,7 +29,7 @@ from brickd.shm.segment import open_segment
 from brickd.state.daemon_state import Memory
 
 PROMPTS = [10**18 + 977 * number for number in range(10)]
-# Serves all prompts in each of the requested number of rounds; the position of a checksum is the index of its round.
+# Serves all prompts in each of the requested number of rounds. The position of a checksum is the number of its round.
 PROGRAM = f"""
 import numpy as np
 x = np.ones(4, "f")
@@ -118,8 +118,8 @@ def test_a_prompt_repeated_in_each_epoch_is_sampled_in_both_workers_at_once(work
 
 @pytest.mark.ci
 def test_at_an_epoch_border_workers_differ_only_while_the_epoch_is_written(worker: Start, prefix: str) -> None:
-    # Up to one of 500 rounds (10 ms of 5 s) may run between the writes into the two workers. The writes took 0.05 ms
-    # for 64 workers, and 32 ms at worst.
+    # This test acts as if the writes into the two workers were 10 ms apart: in each epoch of 5 s, one of 500 rounds
+    # runs between these writes. In a measurement, the writes into 64 workers took 0.05 ms, and 32 ms in the worst case.
     one, two = (Server(worker, number, "1/4") for number in range(2))
     clock = Clock()
     both: list[set[Sample]] = [set(), set()]

@@ -21,7 +21,7 @@ STEP = _reader.CHECKED_STEP
 def compared_after_eviction(
     one: list[CheckedRecord], other: list[CheckedRecord], *, step: int | None = None
 ) -> list[Comparison]:
-    """Compare by run after fingerprints of one worker were evicted, in the daemon's window and in copies of it."""
+    """Evict fingerprints of one worker, and then compare by run. Do this in the daemon's window and in copies of it."""
     numerics = Numerics(1)  # the smallest possible window of fingerprints
     first, second = (numerics.producer(uuid, "api", tables, "") for uuid in "ab")
     first.receive(one[0].slots())

@@ -35,8 +35,10 @@ BOTH, ODD, ALONE, UNSURE, SURE = (
 
 
 def remembered() -> Memory:
-    """Return a daemon's memory with a live worker, and two dead workers that contradict themselves and differ from the
-    live one."""
+    """Return a daemon's memory with a live worker and two dead workers.
+
+    The dead workers contradict themselves, and they differ from the live worker.
+    """
     memory = Memory("brickd-", known={ONE: RetainedWorker("api/0")})
     memory.gone = {uuid: RetainedTotals(f"api/{n}", read(uuid)) for n, uuid in ((1, TWO), (2, THREE))}
     lives = {place: made_up(place, uuids=(TWO, ONE)) for place in (BOTH,)}

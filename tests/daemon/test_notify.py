@@ -167,7 +167,8 @@ def loop_held(daemon: Running) -> Iterator[None]:
             assert ptrace(_INTERRUPT, thread, None, None) == 0
             os.waitpid(thread, _ANY_THREAD)
             if (threads / str(thread) / "syscall").read_text().startswith(_POLLS):
-                # stop the thread only while it does not hold the interpreter lock: the others would stop, too
+                # Stop the thread only while it does not hold the interpreter lock. Otherwise, the other threads would
+                # stop, too.
                 break
             assert ptrace(_CONTINUE, thread, None, None) == 0
         yield

@@ -24,7 +24,10 @@ NEXT = f"{MAJOR}.{MINOR + 1}"
 
 
 def of_format(version: str) -> bytes:
-    """Return a dead worker of a version of the format; for a future version, with the content of the newest version."""
+    """Return a dead worker that has this version of the format.
+
+    For a future version, its content is that of the newest version.
+    """
     major, minor = map(int, version.split("."))
     image = bytearray(golden(version if version in MINORS else MINORS[-1]))
     put(image, "header", {"major": major, "minor": minor, "uuid": os.urandom(16)})

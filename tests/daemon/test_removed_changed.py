@@ -116,7 +116,8 @@ def test_a_file_with_an_overlong_name_stays(compiled: Compile, prefix: str, name
         (SHM / named).unlink(missing_ok=True)
 
 
-# Opens a file several times, locks it as its worker does, and executes another program that inherits the descriptors.
+# Opens a file several times, and locks it as the worker of this file does. Then executes another program, which
+# inherits the descriptors.
 OPENED = """
 import fcntl, os, sys
 path, times, *command = sys.argv[1:]

@@ -1,4 +1,4 @@
-"""Dead segments, with any order of steps: at any time, each span is either shown once or counted once as removed.
+"""Dead segments: whatever happens to them, each span is either shown once or counted once as removed, at any time.
 
 Workers are dead from the start, so their work is known. Other processes write a record of a segment, unlink the
 segment, or die in between. Some also copy a segment, so that two files have its uuid. A daemon attaches, saves totals,
@@ -65,7 +65,10 @@ class RemovedMachine(RuleBasedStateMachine):
 
     @rule(worker=workers)
     def a_new_worker_records_it(self, worker: str) -> None:
-        """Let a new worker, which finds the segment dead now or found it dead earlier, write a record of it."""
+        """Let a new worker write a record of the segment.
+
+        It may have found the segment dead just now, or some time ago.
+        """
         fd = os.memfd_create("image")
         os.write(fd, dead_image(bytes.fromhex(worker), self.spans[worker]))
         record = Segment(worker, fd).removed(_reader.REMOVED_ROOM)

@@ -182,7 +182,10 @@ LOST, SECOND, THIRD = (f"{n:02x}" * 16 for n in (1, 2, 3))
 
 
 def went_on(uuid: str, took: str, spans: int) -> RemovedWorker:
-    """Return the record of a removed worker that continued in this segment."""
+    """Return the record of a removed worker.
+
+    It had lost the segment `took`, and had continued in the segment `uuid`.
+    """
     return RemovedWorker(uuid, took[:16], "api", -1, "", _reader.REMOVED_ROOM, 1, 2, False, 1, WorkerCounts(spans))
 
 

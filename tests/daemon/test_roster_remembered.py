@@ -1,4 +1,6 @@
-"""The roster (list of workers) of successive daemons: workers are remembered, missed, or continue in other segments."""
+"""The roster (list of workers) of successive daemons: a daemon remembers workers, reports those that are missing, and
+finds those that continue in other segments.
+"""
 
 from __future__ import annotations
 

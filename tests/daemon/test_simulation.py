@@ -1,6 +1,6 @@
 """Through deferred work, checkpoints and restarts, the daemon's loop accounts for every event.
 
-One seed is one order of events: `simulate(seed, folder)` repeats it.
+The seed determines the order of the events, so `simulate(seed, folder)` repeats it.
 """
 
 from __future__ import annotations
@@ -109,8 +109,9 @@ def judge(world: World) -> None:
 
 
 def judge_after_a_break(writer: Writer, worker: Worker | None) -> None:
-    """Check the accounts after a checkpoint was lost: what only the checkpoint had is lost, but the totals in a segment
-    are counted once.
+    """Check the accounts after a checkpoint was lost.
+
+    What only the checkpoint had is lost, too. But the totals in a segment are counted, and only once.
     """
     assert worker is not None or not writer.alive
     counts = Counter(worker.reading.deferred) if worker is not None else Counter()

@@ -14,7 +14,7 @@ _TEST = re.compile(r"`(test_\w+\.py)(?:::(test_\w+))?`")
 
 
 def named(text: str) -> list[tuple[str, str]]:
-    """Return the tests that a page names: each file and, if the page names it, the function."""
+    """Return the tests that a page names. For each, return the file, and also the function if the page names it."""
     return _TEST.findall(text)
 
 

@@ -1,4 +1,4 @@
-"""The examples in docstrings run. Those of the agent's public names really record."""
+"""The examples in docstrings run. The examples of the agent's public names really record."""
 
 from __future__ import annotations
 

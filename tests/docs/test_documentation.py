@@ -1,4 +1,6 @@
-"""The documentation: no link is broken, and a page and manual pages are made from the commands."""
+"""The documentation: no link is broken, and the reference of the commands and the manual pages are made from the
+commands.
+"""
 
 from __future__ import annotations
 

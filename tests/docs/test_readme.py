@@ -41,7 +41,7 @@ def section(text: str, title: str) -> str:
 
 
 class Typist(Reader):
-    """A reader with the jobs of a shell: `%1` is the first command in the background."""
+    """Types commands like a reader who uses the jobs of a shell: `%1` is the first command in the background."""
 
     def type(self, command: Command) -> None:
         def process(job: re.Match[str]) -> str:
@@ -120,8 +120,8 @@ def test_the_demo_finds_the_difference_shown_in_the_readme() -> None:
     assert re.findall(r"^\$ brickd (\w+)", shown, re.MULTILINE) == ["weights", "diff", "stragglers", "status"]
     assert "demo/1 differs in layers.2.mlp.down.weight, 1 of 27 tensors" in text
     assert "demo/1 differs in layers.2.mlp.down.weight, 1 of 27 tensors" in shown
-    # On a busy machine, the demo may have compared less after 5 s, when it shows `diff`, and may not name the slow
-    # worker in time; `scripts/bench stragglers` measures how often it does.
+    # The demo shows `diff` after 5 s. On a busy machine, it may have compared less by then, and may not name the slow
+    # worker in time. `scripts/bench stragglers` measures how often the demo names it.
     assert "demo/1 differs from 3 that agree, first at mlp.down, layer 2" in text
     differs = r"^! [0-9a-f]{8} demo/1 differs from the others since .*: mlp\.down layer 2"
     assert re.search(differs, shown, re.MULTILINE), shown

@@ -91,7 +91,7 @@ def commands() -> dict[str, click.Command]:
 
 
 def unknown(text: str) -> list[str]:
-    """Return the verbs and options that the commands in a text use and that do not exist."""
+    """Return the verbs and options that do not exist but are used by the commands in a text."""
     lines = [span for span in spans(text) if span.startswith("brickd ")]
     lines += [
         line.removeprefix("$ ")
@@ -316,7 +316,9 @@ def _keys(tree: ast.AST) -> set[str]:
 
 
 def keys_written() -> set[str]:
-    """Return the JSON keys in the code: in views, in `document`, and at the start of a document."""
+    """Return the JSON keys that the code writes: all keys in views, the keys in functions named `document`, and the
+    keys in functions that write `schema_version`.
+    """
     found: set[str] = set()
     for path in (ROOT / "brickd").rglob("*.py"):
         text = path.read_text()

@@ -1,6 +1,7 @@
 """The troubleshooting page lists every finding and every refusal, and no others.
 
-These tests take one second of processor time. They are fast tests, because each change of a message needs them.
+These tests take one second of processor time. They still belong to the fast tests, because every change of a message
+must pass them.
 """
 
 from __future__ import annotations
@@ -78,7 +79,10 @@ def texts(nodes: Iterable[ast.AST]) -> str:
 
 @cache
 def texts_and_raises(path: Path) -> tuple[str, list[ast.Raise]]:
-    """Return the constant text of a module without its docstrings, and its `raise` statements; the result is cached."""
+    """Return the constant text of a module without docstrings.
+
+    Also return the module's `raise` statements. The result is cached.
+    """
     nodes = [*ast.walk(ast.parse(path.read_text()))]
     docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     nodes = [node for node in nodes if id(node) not in docstrings]

@@ -51,8 +51,10 @@ def shm() -> Iterator[Path]:
 
 @pytest.fixture
 def serve(worker: Start, shm: Path, prefix: str) -> Serve:
-    """`serve(program, **parts)` starts a server in a container with these parts; `by`: the first words of its
-    command."""
+    """`serve(program, **parts)` starts a server in a container with these parts.
+
+    If `by` is given, the command in the container begins with these words.
+    """
     another_user(SERVER)  # skips the test if there is no such user
 
     def start(program: str, service: str = "api", by: Sequence[str] = (), **container: Any) -> Worker:
@@ -65,7 +67,7 @@ def serve(worker: Start, shm: Path, prefix: str) -> Serve:
 
 @pytest.fixture
 def daemon(shm: Path, prefix: str) -> Iterator[Running]:
-    """Start the daemon in the other container; its runtime directory is a volume in which it has its own folder."""
+    """Start the daemon in the other container. Its runtime directory is a folder in a volume."""
     directory = runtime().directory
     directory.chmod(0o777)  # the mode that Kubernetes gives to a volume
     with pytest.MonkeyPatch.context() as patch:
@@ -193,7 +195,10 @@ def test_sixteen_workers_fit_into_the_64_mib_of_a_container(daemon: Running, ser
 
 
 def logged(daemon: Running, begun: int) -> dict[str, Any]:
-    """Return the only worker, after checking that all its spans are counted although some could not be recorded."""
+    """Return the only worker.
+
+    Before that, check that all its spans are counted, although some could not be recorded.
+    """
     (entry,) = daemon.ask("/workers")["workers"]
     spans = entry["ledger"]["spans"]
     assert spans["begun"] == spans["summarized"]

@@ -28,7 +28,7 @@ KINDS = st.sampled_from([0, 1, 1, 1, 2, 3, 4, 5, 6, 8, 99])
 
 @st.composite
 def slots(draw: st.DrawFn) -> bytes:
-    """Draw records of any kind, most of them with one slot and a possible sequence."""
+    """Draw records of any kind. Their sequence numbers rise from 1, and most of them have one slot."""
     found = []
     for sequence in range(1, draw(st.integers(1, 8)) + 1):
         words = [draw(NUMBER | st.integers(0, 300)) for _ in range(6)]

@@ -1,4 +1,6 @@
-"""The formats of text, tables and stacks: JSON Lines, CSV, collapsed stacks, pprof, Parquet; and the file itself."""
+"""The formats of text, tables and stacks (JSON Lines, CSV, collapsed stacks, pprof, Parquet), and the file that an
+export writes.
+"""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ def lanes(draw: st.DrawFn) -> list[list[tuple[int, int]]]:
 
 
 def placed(chunks: list[list[tuple[int, int]]]) -> tuple[_reader.SpanTracks, list[bytearray]]:
-    """Put the spans on tracks; `elements` of each span is its number, from 1."""
+    """Put the spans on tracks. The spans are numbered from 1, and `elements` of a span is its number."""
     tracks, batches, numbers = _reader.SpanTracks(), [], itertools.count(1)
     for spans_ in chunks:
         rows = bytearray()

@@ -1,4 +1,4 @@
-"""The stream of spans out of a recording: times, filters, losses."""
+"""The stream of spans that is read from a recording: times, filters, losses."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_recording_without_a_snapshot_is_refused(tmp_path: Path) -> None:
 
 
 def deferred(*starts: tuple[int, int, int], sequence: int = 1) -> Any:
-    """Return starts of deferred work: start, stream, id."""
+    """Return starts of deferred work. Each is given as its start, its stream and its id."""
     values = [{"path": DEVICE, "start": start, "stream": stream, "id": id_, "step": 5} for start, stream, id_ in starts]
     array = rings.events(*values)
     array["sequence"] = range(sequence, sequence + len(starts))

@@ -302,7 +302,8 @@ def test_a_segment_longer_than_its_header_states_is_refused() -> None:
 
 
 COUNTS = ("lanes", "paths", "names", "buckets", "size")
-# Regions that are padded to a page boundary: a slightly different count gives a valid segment of the same size.
+# These regions are padded to a page boundary. So with a slightly different count, the segment has the same size and is
+# still valid.
 PAGED = ("sites", "span_slots", "event_slots")
 WORD = st.sampled_from([0, 1, 2, 63, 64, 65, 1024, 1025, 65472, 65536, 2**24, 2**24 + 1, 2**31, 2**32 - 1])
 WORD |= st.integers(0, 2**32 - 1)

@@ -27,7 +27,7 @@ _CALL = ctypes.CFUNCTYPE(None)
 
 
 class Between:
-    """A reader of one segment that calls the test's writer before each read."""
+    """A reader of one segment. Before each read, it calls the test's writer."""
 
     def __init__(self, library: ctypes.CDLL, made: Rings) -> None:
         self._library, self.rings = library, made
@@ -151,7 +151,10 @@ Words = ctypes.c_uint64 * WORDS
 
 
 class Own:
-    """A summary in this process and its reader, which calls the test's writer before each load except the first."""
+    """A summary in this process, and a reader of this summary.
+
+    The reader calls the test's writer before each load except the first.
+    """
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
@@ -159,7 +162,7 @@ class Own:
         self.loads = 0
 
     def enter(self) -> None:
-        """Record half of the end of a span."""
+        """Write only the first half of what the end of a span writes."""
         self.sequence.value += 1
         self.words[: WORDS // 2] = [self.words[-1] + 1] * (WORDS // 2)
 
@@ -168,7 +171,7 @@ class Own:
         self.sequence.value += 1
 
     def copy(self, writer: Writer) -> tuple[bool, set[int]]:
-        """Return whether the summary was unchanged during the copy, and the different values in the copy."""
+        """Return whether the summary stayed unchanged during the copy, and the set of the values in the copy."""
         self.loads = 0
 
         def before() -> None:
@@ -210,8 +213,8 @@ def test_a_process_reads_its_own_summary_consistently_despite_other_threads(own:
 
 def test_a_process_reports_its_constantly_changing_summary_as_moving(own: Own) -> None:
     own.enter()
-    # the loads of one try, which does not load the sum of squares; it loads the sequence again only if the first was
-    # even
+    # This is the number of loads in one try. A try does not load the sum of squares. It loads the sequence again only
+    # if the sequence was even the first time.
     once = WORDS - 1
     assert own.copy(lambda _: None)[0] is False
     assert own.loads == OWN_TRIES * once
@@ -229,7 +232,7 @@ def test_a_process_reports_its_constantly_changing_summary_as_moving(own: Own) -
 
 
 def fill(between: Between, ring: str, until: int) -> None:
-    """Write records up to a head; each has the number of its slot plus 1."""
+    """Write records until the ring has this head. Each record has the number of its slot plus 1."""
     head = between.rings.heads.get((0, ring), 0)
     make = events if ring == "event" else spans
     for number in range(head, until):

@@ -170,7 +170,7 @@ def test_a_record_adds_counts_missing_from_an_earlier_segment_copy(life: Life, p
         assert sum(each.counts.spans for each in found.removed) == 4
         life.look()
     assert not (SHM / f"{prefix}copy").exists()
-    # Nothing changes if the copy cannot be removed.
+    # The counts are the same if the copy cannot be removed.
     background = replace(life.loop.memory.background(), buried=frozenset({UUID.hex()}))
     assert sum(each.counts.spans for each in survey(prefix, background).removed) == 4
 

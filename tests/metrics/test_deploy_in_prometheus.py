@@ -33,7 +33,10 @@ SELECTOR = re.compile(r"(?:\w+:)?brickd_\w+(?::\w+)?(?:\{[^}]*\})?")
 
 
 def config(folder: Path, daemon: str) -> str:
-    """Return the example for a daemon at a faster pace, with the rules in this folder; their alerts fire at once."""
+    """Return the example configuration for this daemon, with short intervals.
+
+    Write the rules into the folder, changed so that their alerts fire at once.
+    """
     (folder / RULES.name).write_text(re.sub(r"\bfor: \d+m", "for: 0s", RULES.read_text()))
     return SCRAPE.read_text().replace("127.0.0.1:9230", daemon).replace("_interval: 15s", "_interval: 1s")
 

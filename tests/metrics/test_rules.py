@@ -1,4 +1,4 @@
-"""The rules for Prometheus: each alert has a cause that makes it fire, and what is normal makes none fire."""
+"""The rules for Prometheus: each alert fires when its cause is present, and no alert fires in normal operation."""
 
 from __future__ import annotations
 
@@ -36,12 +36,19 @@ def started(number: int = 0) -> str:
 
 
 def constant(*parts: tuple[int, float | None]) -> str:
-    """Return values, one a minute: a number for so many minutes; None is a failed scrape, and then there is nothing."""
+    """Return values, one for each minute.
+
+    Each part is a number of minutes, and the value in these minutes. None means that scrapes fail, so there is no
+    value.
+    """
     return " ".join(f"{n}x{minutes - 1}" if n is not None else f"stale _x{minutes - 1}" for minutes, n in parts)
 
 
 def counter(*parts: tuple[int, float]) -> str:
-    """Return a counter, one value a minute, that grows by a number for so many minutes."""
+    """Return the values of a counter, one for each minute.
+
+    Each part is a number of minutes, and how much the counter grows in each of them.
+    """
     found, value = [], 0.0
     for minutes, step in parts:
         found.append(f"{value:g}+{step:g}x{minutes - 1}")
@@ -50,7 +57,11 @@ def counter(*parts: tuple[int, float]) -> str:
 
 
 def spans(*parts: tuple[int, int, float, float], brick: str = "gemm") -> Series:
-    """Return the series of a brick: for so many minutes, its calls a minute, their part above 10 ms, their mean."""
+    """Return the series of a brick.
+
+    Each part is a number of minutes, the calls per minute, the fraction of calls above 10 ms, and the mean time of a
+    call.
+    """
     of = {"service": "api", "brick": brick}
     below = counter(*((minutes, calls * (1 - part)) for minutes, calls, part, _ in parts))
     every = counter(*((minutes, calls) for minutes, calls, _, _ in parts))
@@ -78,7 +89,7 @@ def evidence(proven_minutes: int, unproven_minutes: int, looked_at: int = 9, liv
 
 
 def check(tmp_path: Path, given: Series, *expected: tuple[int, set[str]], every: int = 1) -> None:
-    """Check which alerts fire in these minutes, if the rules are evaluated every so many minutes."""
+    """Check which alerts fire in these minutes. The rules are evaluated at intervals of `every` minutes."""
     asked = 'count by (alertname) (ALERTS{alertstate="firing"})'
     group = {
         "interval": "1m",
@@ -108,7 +119,7 @@ def promtool(folder: Path, command: str) -> None:
 
 
 def never(minutes: range) -> list[tuple[int, set[str]]]:
-    """Return that nothing fires in these minutes."""
+    """Return the expectation that no alert fires in these minutes."""
     return [(minute, set()) for minute in minutes]
 
 

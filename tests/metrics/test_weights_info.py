@@ -19,7 +19,7 @@ UUID = WORKER.reading.uuid
 
 
 class Pages:
-    """Pages of one worker at given seconds, and what was logged."""
+    """Makes pages of one worker at given seconds, and keeps what was logged."""
 
     def __init__(self) -> None:
         self.logged: list[str] = []

@@ -1,4 +1,4 @@
-"""A history: which slots each row has, and whether its figures are those of bricks and workers."""
+"""A history: each row has the right slots, and its figures are equal to those of the bricks and the workers."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_the_longest_spans_of_a_worker_are_in_the_last_bucket() -> None:
 
 
 def test_the_work_of_a_worker_is_a_summary_of_the_format() -> None:
-    """Checks the offsets a second time, by the layout of the format."""
+    """The offsets are also checked against the layout of the format."""
     (found,) = of_two(made("api", 500), MadeUp()).workers.values()
     summary = memoryview(_summary(found)).cast("Q")
     places = {row[1]: row[2] // 8 for row in _reader.layout() if row[0] == "summary"}

@@ -372,7 +372,10 @@ def test_a_damaged_slot_is_refused(body: bytes) -> None:
 
 
 def changed(key: str, row: int, place: int, value: Any) -> bytes:
-    """Return a stored slot of two workers with another value in a row of a table."""
+    """Return the stored slot of two workers, after one value in a row of a table was replaced.
+
+    If `place` is negative, the row is removed instead.
+    """
     made, other = MadeUp(), MadeUp()
     work(made, "a", 5)
     work(other, "a", 7)

@@ -40,7 +40,7 @@ def measured(id: int, ns: int) -> bytes:
 
 
 def passes(*each: bytes) -> Deferred:
-    """Return the deferred work after a pass for each argument, and after empty passes that settle the work."""
+    """Make one pass for each argument, and then empty passes that settle the work. Return the deferred work."""
     work = Deferred()
     for records in (*each, b"", b"", b""):
         work.take(records, long_ago)
@@ -288,8 +288,10 @@ def history(chance: random.Random, lanes: int, length: int, *, slow: bool) -> Hi
 
 
 def reads(chance: random.Random, of: History, lanes: int) -> Iterator[bytes]:
-    """Yield passes over the lanes; a pass reads each lane up to the end that the lane had at some time during the
-    pass."""
+    """Yield passes over the lanes.
+
+    A pass reads each lane up to a position at which the lane ended at some time during the pass.
+    """
     seen, began = [0] * lanes, 0
     while began < len(of.records):
         ended = min(len(of.records), began + chance.randint(0, 12))

@@ -111,8 +111,8 @@ def test_transfer_ends_are_parsed_only_with_exactly_one_arrow(one: str, other: s
 @given(st.lists(programs(marks=True, whole=False), max_size=4), st.randoms(use_true_random=False), st.booleans())
 def test_the_order_of_workers_changes_nothing(made: list[MadeUp], chance: random.Random, layers: bool) -> None:
     def document_of(made: list[MadeUp]) -> dict[str, Any]:
-        # Percentiles depend on the bucket limits of the first worker's clock, and the category is the one that was
-        # declared first.
+        # Two things depend on the order of the workers. Percentiles use the bucket limits of the first worker's clock,
+        # and the category is the one that was declared first.
         document = whole(tree(named(made), layers=layers))
         for node in document["nodes"]:
             for key in ("p50_ns", "p90_ns", "p95_ns", "p99_ns", "category"):

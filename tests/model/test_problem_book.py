@@ -34,7 +34,10 @@ LIVING = frozenset({"api/0", "api/1", "api/2"})
 
 
 def lived(*looks: tuple[int, list[Problem]], living: frozenset[str] = LIVING, **how: Any) -> tuple[Book, list[Change]]:
-    """Return a book of problems after these checks (their times are relative to T), and the last check's changes."""
+    """Make these checks, whose times are relative to T.
+
+    Return the book of problems, and the changes of the last check.
+    """
     book, changes = Book(), list[Change]()
     for after_ns, found in looks:
         book, changes = book.updated(found, living, T + after_ns, **how)

@@ -28,7 +28,7 @@ LABELS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size
 
 
 def restarted(before: Sources) -> Sources:
-    """Return the sources as a next daemon restores them from the checkpoint."""
+    """Return the sources as the next daemon restores them from the checkpoint."""
     return Sources.of(json.loads("".join(before.pieces())))
 
 

@@ -1,4 +1,7 @@
-"""Waiting deferred starts survive encoding and decoding unchanged, after any changes; an invalid text is refused."""
+"""Waiting deferred starts are the same after encoding and decoding, whatever was changed before.
+
+An invalid text is refused.
+"""
 
 from __future__ import annotations
 

@@ -285,8 +285,8 @@ def test_merging_layers_changes_no_sum(made: list[MadeUp]) -> None:
 @given(st.lists(programs(), max_size=4), st.randoms(use_true_random=False), st.booleans())
 def test_the_order_of_workers_changes_nothing(made: list[MadeUp], chance: random.Random, layers: bool) -> None:
     def documents_of(made: list[MadeUp]) -> list[dict[str, Any]]:
-        # Percentiles depend on the bucket limits of the first worker's clock, and the category is the one that was
-        # declared first.
+        # Two things depend on the order of the workers. Percentiles use the bucket limits of the first worker's clock,
+        # and the category is the one that was declared first.
         without = ("p50_ns", "p90_ns", "p95_ns", "p99_ns", "category")
         documents = [node.document() for node in tree(named(made), layers=layers).nodes]
         return [{key: value for key, value in node.items() if key not in without} for node in documents]

@@ -105,7 +105,7 @@ def test_a_window_holds_only_records_made_in_it(first: MadeUp, then: MadeUp) -> 
 
 
 def test_unready_and_invalid_paths_remove_nothing_from_a_window() -> None:
-    """If the paths of a segment have other indexes than before, the segment is the worker's next one, or invalid."""
+    """A segment whose paths have other indexes than before is either the worker's next segment or invalid."""
     then, now = MadeUp(), MadeUp()
     for name in ("a", "b", "c", "d"):
         work(then, name, 5)
@@ -153,8 +153,9 @@ def test_a_worker_that_could_not_be_read_before_is_not_in_the_window(alive: bool
 
 
 def test_a_late_start_needs_both_clocks_as_evidence() -> None:
-    """One clock alone proves nothing: a counter may restart during a suspend, and a time namespace has another kernel
-    clock.
+    """One clock alone proves nothing.
+
+    A counter may restart while the machine is suspended, and a time namespace has a kernel clock of its own.
     """
     old = MadeUp()
     work(old, "a", 5)
@@ -201,7 +202,10 @@ def test_a_worker_that_lost_its_segment_continues_in_the_window() -> None:
 
 
 def merged_workers(*gone: Worker, before: int = 0) -> Worker:
-    """Return the merged entry of dead workers as a daemon shows it; its list lacks the first `before` workers."""
+    """Return the merged entry of dead workers as a daemon shows it.
+
+    Its list of merged workers lacks the first `before` ones.
+    """
     memory, lately = Memory("made-up"), RecentlyMerged()
     for number, each in enumerate(gone):
         into = memory.add_up(RetainedTotals(each.name, each.reading))
@@ -231,8 +235,8 @@ def test_workers_merged_within_the_window_count_their_work_in_it() -> None:
     later = snapshot(older, now_ns=EVERY_NS)
     assert after(later, older) == {}
     assert after(later, merged_workers(*gone, worker(third, 3, alive=False), before=3)) == {}
-    # In the first case, a worker that was merged after the snapshot existed before the snapshot, but was not in it. In
-    # the second case, it is unknown which workers were merged.
+    # In the first case, a worker was merged after the snapshot. It already existed at the time of the snapshot, but the
+    # snapshot does not contain it. In the second case, it is not known which workers were merged.
     assert after(began, merged_workers(*gone, worker(third, 3, alive=False))) == {}
     assert after(began, merged_workers(*gone, worker(third, 3, alive=False, born_ns=SECOND), before=2)) == {}
 
@@ -365,8 +369,8 @@ def test_a_forgotten_worker_is_not_subtracted_from_a_later_aggregate() -> None:
     older = merged_workers(worker(made[1], 1, alive=False), worker(made[2], 2, alive=False))
     began = snapshot(older, worker(made[3], 3, alive=False), worker(made[4], 4), worker(made[5], 5))
     work(made[5], "a", 7)
-    # All workers except the fifth were forgotten, the fourth only after it had died and had been merged with the
-    # others.
+    # All workers except the fifth were forgotten. The fourth one first died and was merged with the others, and only
+    # then was it forgotten.
     others = merged_workers(*(worker(made[number], number, alive=False, born_ns=SECOND) for number in (6, 7)))
     assert after(began, worker(made[5], 5), others) == {"a": (8, 8, 4 * 5 + 3 * 5 + 7)}
 

@@ -134,7 +134,9 @@ def recorded(workers: list[Worker]) -> int:
 
 
 def seen_and_recorded(course: list[tuple[str, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the number of spans that a window shows, and the number that all workers recorded in the window's time."""
+    """Yield two numbers: the spans that a window shows, and the spans that all workers recorded in the time of this
+    window.
+    """
     model = Model()
     for number in range(6):
         model.come(number)

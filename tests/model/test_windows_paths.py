@@ -14,7 +14,10 @@ from brickd.shm import _reader
 
 
 def bounded(made: MadeUp, *bounds: tuple[int, int, int]) -> Worker:
-    """Return a worker with bounded deferred work, given as the path, the part of the time and the latency of each."""
+    """Return a worker with deferred work that has only bounds.
+
+    Each of `bounds` has a path, a part of the time, and a latency.
+    """
     one, deferred = worker(made, 1), Deferred()
     for path, part_ns, latency_ns in bounds:
         deferred.bound.add(path, part_ns, 1, 0)

@@ -14,7 +14,8 @@ HERE = Path(__file__).resolve().parent
 MODELS = ("ring", "summary", "tail", "restart", "deferred", "reopen", "removed", "twin")
 SPIN_MISSING = "spin is missing: apt-get install spin"
 
-# The limits of a search (megabytes, steps, seconds). The largest model needs half of the memory, a tenth of the time.
+# The limits of a search (megabytes, steps, seconds). The largest model needs half of this memory and a tenth of this
+# time.
 MEMORY, DEPTH, PATIENCE = 1000, 100_000, 300
 
 # Models in which every run ends, so no state may be reached from itself. One kill is enough to show the effect of a

@@ -1,4 +1,4 @@
-/* draw.c - which epoch is valid, for tests of the moment at which the word of an epoch expires. */
+/* draw.c - tells which epoch is valid. The tests check the moment at which the word of an epoch expires. */
 #include "brick_shm.h"
 
 uint32_t epoch_of(uint64_t word, uint64_t second);

@@ -1,7 +1,7 @@
 /* fingerprint_window.c - valid and invalid fingerprints, received and compared: fingerprints SEED SECONDS
  *
- * Checks that every fingerprint is counted in one row and every comparison in one class, and that each group holds the
- * fingerprints that a search through all finds. Sanitizers find memory errors.
+ * Checks that every fingerprint is counted in one row and every comparison in one class. Also checks that each group
+ * holds the fingerprints that a search through all fingerprints finds. Sanitizers find memory errors.
  */
 #include "core/match.h"
 #include "core/row_census.h"

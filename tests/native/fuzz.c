@@ -378,8 +378,8 @@ int main(int argc, char **argv)
 
     uint64_t flipped = 0, refused = 0, changed = 0, believed = 0;
     for (uint64_t i = 0; i < golden.size && seconds_now() < flips_end; i++) {
-        /* a stride that is coprime to the size: at any time, the bytes that were tried are spread over the whole file
-         * */
+        /* The stride is coprime to the size. So at any time, the bytes that were tried are spread over the whole
+         * file. */
         uint64_t at = i < sizeof(struct brick_header) ? i : i * 7919 % golden.size;
         golden.bytes[at] ^= 0xFF;
         refused += !judge(&golden) || !drained(&golden, 0);

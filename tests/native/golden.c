@@ -1,9 +1,9 @@
 /* golden.c - makes a golden segment: golden OUTPUT.
  *
  * Run it once for each minor version of the format. The output has every field of that version. Tests only decode the
- * output. Time advances only by `at`, so every duration is known. The copy is made while a summary changes, so one
- * sequence number is odd, and one span is begun and in no other count. Bytes that depend on this machine, process or
- * time are overwritten.
+ * output. Time advances only by `at`, so every duration is known. The copy is made while a summary changes. So one
+ * sequence number is odd, and one span is counted as begun but nowhere else. Bytes that depend on this machine, process
+ * or time are overwritten.
  *
  *   gcc -std=c11 -D_GNU_SOURCE -DBRICK_TEST_POINTS -pthread -I agent/include -I agent/src
  *       tests/native/golden.c agent/src/writer/[a-z]*.c agent/src/fingerprint/[a-z]*.c -o golden && ./golden segment.bin
@@ -203,7 +203,8 @@ static void tell(uint32_t kernel, uint64_t time)
     brick_checksum(kernel, NULL, &place, &taken, NULL, 0);
 }
 
-/* Since 1.12: the results of calls at a site that records rows, a site that is never examined, and the sites' turns. */
+/* Since 1.12: the results of calls at a site that records rows, the reason why a site is never examined, and how many
+ * turns the sites have. */
 static void note(uint32_t kernel)
 {
     const uint32_t layer = 2, decode = name("decode", NULL), quantized = name("quantized", NULL);

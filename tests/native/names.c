@@ -1,7 +1,8 @@
 /* names NUMBER READ: a worker publishes this name while the reader copies the names. Prints what the reader returns.
  *
- * One pread may copy the word of a name after its text, and so return a word that says "ready" with an incomplete text.
- * On arm64, this can happen at any time. Here, the READ-th read of the name does it.
+ * One pread may copy the text of a name first and the name's word later. If the name is published in between, the copy
+ * has a word that says "ready" and an incomplete text. On arm64, this can happen at any time. In this program, it
+ * happens at the READ-th read of the name.
  */
 #include "core/segment_copy.h"
 

@@ -1,7 +1,8 @@
 /* packed.c - packed words and invalid bytes: packed SEED SECONDS
  *
- * Checks that words of all kinds are the same after packing and unpacking, in blocks of exactly the returned size, and
- * that all bytes that are accepted as packed can be unpacked and packed again. Sanitizers find memory errors.
+ * Packs words of all kinds into blocks of exactly the returned size, and checks that unpacking gives the same words.
+ * Also checks that all bytes that are accepted as packed can be unpacked and packed again. Sanitizers find memory
+ * errors.
  */
 #include "core/summary_codec.h"
 

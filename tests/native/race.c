@@ -4,8 +4,9 @@
  *
  * ThreadSanitizer does not see accesses across processes or mappings, so all threads share one mapping. Atomic fields
  * of the format are read by atomic loads of 8 bytes; only loads of heads have acquire order. Records of a ring are read
- * by memcpy, so that ThreadSanitizer reports an unordered read. Sums check the rest: every span and every start has one
- * element, and bytes that follow from its step, so the sums are wrong if an inconsistent copy is accepted.
+ * by memcpy, so that ThreadSanitizer reports an unordered read. Sums check everything else: every span and every start
+ * has one element, and its number of bytes follows from its step. So the sums are wrong if an inconsistent copy is
+ * accepted.
  *
  * observe: an additional thread, which is not the consumer, reads the rings. Writers may overwrite records during the
  * copy; this thread then drops the copies. ThreadSanitizer must ignore these accesses.
@@ -372,7 +373,8 @@ int main(int argc, char **argv)
         return 2;
     for (int i = 0; i < BRICKS; i++)
         bricks[i] = brick_name(names[i], strlen(names[i]), NULL);
-    if (!brick_spool_begin(&spool, 100 * BRICK_BLOCK, BRICK_LEFT_ALL)) /* more than one ring has, less than two have */
+    /* The spool has more room than one ring, but less than two rings. */
+    if (!brick_spool_begin(&spool, 100 * BRICK_BLOCK, BRICK_LEFT_ALL))
         return 2;
     pthread_t threads[WRITERS + 4];
     void *(*const others[])(void *) = {consumer, recorder, reader, observer};

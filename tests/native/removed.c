@@ -1,7 +1,7 @@
 /* removed SPANS POINT PASS: records this number of spans, prints "paused", and ends when its standard input closes. The
- * program is killed when it reaches POINT for the PASS-th time. Two values of POINT act while a record is written. At
- * "fork", a child inherits all open files and stays; when the record is written, the program prints "forked" and waits
- * once more. At "rm", the file is removed. */
+ * program is killed when it reaches POINT for the PASS-th time. Two values of POINT do not kill the program, but do
+ * something while it writes a record. With "fork", a child inherits all open files and stays; when the record is
+ * written, the program prints "forked" and waits once more. With "rm", the file is removed. */
 #include "dies.h"
 
 #include "brick_removed.h"

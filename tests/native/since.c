@@ -19,7 +19,7 @@ int clock_gettime(clockid_t clock, struct timespec *t)
 
 int main(void)
 {
-    /* Starts that are one hour later, before the clock began, or too far away for the field. */
+    /* Some of these starts are one hour after now, before the clock began, or too far away for the field. */
     static const uint64_t starts[] = {NOW - 1000000, 1, NOW - 1, NOW, NOW + 1, NOW + UINT64_C(3600000000000),
                                       0, UINT64_MAX, UINT64_C(1) << 63, (UINT64_C(1) << 63) + NOW, INT64_MAX};
     const struct brick_config config = {.clock = "monotonic"};

@@ -177,7 +177,8 @@ def test_nan_is_born_if_no_input_has_any_and_propagated_otherwise() -> None:
     assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(nan, nan_in)).not_finite == NotFinite.PASSED_ON
     assert judged(CheckedRecord(GOOD), CheckedRecord(nan)).not_finite == NotFinite.UNKNOWN
     assert judged(CheckedRecord(off(1, nan=3), SAME), CheckedRecord(off(2, 0.5, nan=3), SAME)).not_finite is None
-    # The origin is unknown if the inputs of one worker were not read, or were more than a record has room for.
+    # The origin is unknown if the inputs of one worker were not read. It is also unknown if there were more inputs than
+    # a record has room for.
     unread = (off(7, dtype=0),)
     for one, other in ((SAME, unread), (unread, SAME), (SAME, SAME * 2)):
         assert judged(CheckedRecord(GOOD, one), CheckedRecord(nan, other)).not_finite == NotFinite.UNKNOWN

@@ -1,4 +1,4 @@
-"""What the counts of a site mean in a worker, tested exactly at each limit."""
+"""What follows from the counts of a site. Each limit is tested exactly."""
 
 from __future__ import annotations
 

@@ -313,14 +313,14 @@ def test_later_steps_of_a_damaged_worker_stay_paired() -> None:
 
 
 def test_a_difference_from_a_cache_of_other_work_hides_no_later_other_work() -> None:
-    """In the last step, no site reads a cache, so only the inputs show that it is other work."""
+    """In the last step, no site reads a cache, so only the inputs show that this is different work."""
     sides = [without(reported, SCORES, 3) for reported in (GOOD, given_else(other_prompt(1), 3))]
     with pytest.raises(NothingComparable, match="11 of another step's work"):
         compared(*sides, by="run")
 
 
 def test_a_difference_without_a_cache_is_not_from_other_work() -> None:
-    """If a step without a cache differs, this may be why later steps have other inputs."""
+    """If a step without a cache differs, that difference may be the reason why later steps have other inputs."""
     sides = [[e for e in reported if e.site != SCORES] for reported in (GOOD, given_else(other_prompt(1, MLP), 3))]
     reported = compared(*sides, by="run")
     assert (where(reported)[:3], reported["not_comparable"]) == (("mlp", 0, 2), {"work": 3})
@@ -559,8 +559,10 @@ def test_losses_of_a_third_worker_do_not_affect_the_other_two() -> None:
 
 
 def computed(runs: list[tuple[int, int, int, int]]) -> list[CheckedRecord]:
-    """Return a worker's records of operator runs (site, input, step, position); runs with equal inputs have equal
-    outputs."""
+    """Return the records of one worker.
+
+    Each run of an operator is given as its site, input, step and position. Runs with equal inputs have equal outputs.
+    """
     return [
         CheckedRecord(
             off(100 * site + given_ + 1, 0.1 * given_),
@@ -596,7 +598,7 @@ def test_equal_workers_never_diverge_whatever_they_lose(
         assert found["verdict"] == ("incomplete" if any(lost.values()) else "identical")
 
 
-# One worker did different work before the step that both share, the other worker after that step.
+# One worker did different work before the step that both share, and the other worker did different work after it.
 @example([(3, 3, 2, 0), (2, 2, 1, 0)], [(2, 1, 1, 0), (3, 3, 2, 0)])
 # The step reads state, but only one worker has the fingerprint that shows this.
 @example([(1, 1, 1, 0), (1, 1, 2, 0)], [(1, 1, 2, 0), (1, 2, 1, 0), (3, 1, 2, 0)])

@@ -22,7 +22,7 @@ from brickd.analysis.numerics.online_state import WORKERS_MAX, Apart, Compared, 
 
 
 def look_after(service: Service, *workers: Mapping[int, int], site: int = 1) -> Compared:
-    """Let each worker send a record for each input, and then compare."""
+    """Let each worker send one record for each input. Then compare the records."""
     for worker, what in zip(service.workers, workers, strict=False):
         worker.receive(b"".join(each.slots() for each in records_of(what, site=site)))
     return service.look()

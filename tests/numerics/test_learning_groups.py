@@ -33,7 +33,7 @@ def learning(outputs: Sequence[Tensor], apart: Apart = APART, questions: int = 4
 
 
 def alone(*outputs: int) -> list[tuple[int, int, int, int]]:
-    """Return a group in which each worker had its output once."""
+    """Return a group in which each worker recorded its output once."""
     return [(worker, output, 1, worker) for worker, output in enumerate(outputs)]
 
 
@@ -41,7 +41,10 @@ def alone(*outputs: int) -> list[tuple[int, int, int, int]]:
 
 
 def test_two_classes_count_as_one_against_a_worker_of_neither() -> None:
-    """The outputs of the two classes count as the more frequent one; its newest fingerprint stands for both."""
+    """The outputs of the two classes count as one output, the more frequent of the two.
+
+    Its newest fingerprint stands for both.
+    """
     read = learning([tensor(0, USUAL), tensor(0, USUAL), tensor(0, OTHER), far(1)])
     for number in range(4):
         assert read.read(HERE, alone(1, 1, 2, 3), UUIDS, number) == GroupToJudge(

@@ -42,8 +42,10 @@ KNOWN = {f"u{n}": f"api/{n}" for n in range(9)}
 
 
 def rows(*workers: Sequence[tuple[int, int]], counts: Sequence[int]) -> list[CountedBirths]:
-    """Return the counts of workers at one site: for each kind, the first fingerprint and the number; and the number of
-    all fingerprints, `counts`.
+    """Return the counts of workers at one site.
+
+    Each worker is given as a pair for each kind: the first fingerprint of this kind, and how many there are. `counts`
+    has the number of all fingerprints of each worker.
     """
     return [CountedBirths(0, 5, n, counts[n], tuple(kinds)) for n, kinds in enumerate(workers)]
 

@@ -415,8 +415,10 @@ def test_an_outlier_is_far_from_two_workers_that_agree() -> None:
 
 
 def test_a_healthy_worker_that_only_the_outlier_differs_from_is_not_named() -> None:
-    """Of the others, only the wrong worker differs from the second one; the third is once apart from it, by
-    rounding."""
+    """Only the wrong worker really differs from the second worker.
+
+    The third worker differs from the second one just once, by rounding.
+    """
     apart, rounded = pair(0, 1, 9, 9, differs=BOTH), pair(1, 2)._replace(apart=(1, 0))
     assert not judge_pairs([apart, rounded]).group.outliers
     assert not judge_pairs([apart, rounded, pair(0, 2)]).group.outliers

@@ -254,7 +254,10 @@ def presumed(workers: int = 3) -> Fleet:
 
 
 def mixed(fleet: Fleet) -> None:
-    """Rows of a site that mixes the rows of a batch: two healthy workers had the same batch, a third had another."""
+    """Send rows of a site that mixes the rows of a batch.
+
+    Two healthy workers had the same batch, and the third worker had a different one.
+    """
     for row in range(4):
         for worker, output in enumerate((far, right, right)):
             fleet.each(worker, record((output(row), row), step=row))

@@ -1,4 +1,6 @@
-"""Counts of each site, from one comparison to the next: their workers, their category, and when they are dropped."""
+"""The counts of each site, from one comparison to the next: which workers they cover, which category they have, and
+when they are dropped.
+"""
 
 from __future__ import annotations
 

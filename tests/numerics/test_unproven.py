@@ -18,7 +18,7 @@ from brickd.model.survey_snapshot import Snapshot
 from brickd.query.orders import Setting
 from brickd.state.runtime_dir import Home
 
-# Each worker computes something else, so no fingerprint has a counterpart. All workers have the same weights.
+# Each worker computes something different, so no fingerprint has a counterpart. All workers have the same weights.
 ALONE = """
 from array import array
 import numpy as np

@@ -138,8 +138,9 @@ def test_a_fault_changes_rows_with_equal_inputs_only_at_its_site(kind: str, faul
 
 
 def outside(table: Any, others: Sequence[Any]) -> set[int]:
-    """Return the sites with an output that no other table has, although another table has the same input in a call with
-    the same number of rows.
+    """Return the sites at which this table has an output that no other table has.
+
+    Only outputs with the same input, from calls with the same number of rows, are compared.
     """
     known: dict[tuple[int, ...], set[int]] = {}
     for each in np.concatenate(others):

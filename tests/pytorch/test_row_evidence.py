@@ -75,7 +75,7 @@ def fleet(worker: Start, *bad: bool, dtype: str = "float32", shares: bool = True
 
 
 def steps(workers: Sequence[Worker]) -> None:
-    """Let all workers make some steps at the same time; in each epoch of 5 seconds, they record other rows."""
+    """Let all workers make some steps at the same time. In each epoch of 5 seconds, they record different rows."""
     for process in workers:
         process.go()
     for process in workers:
@@ -168,7 +168,7 @@ MIXING = "def forward(self, x): return self.down_proj(torch.relu(self.up_proj(x 
 def test_an_mlp_that_mixes_the_rows_of_a_batch_gets_no_healthy_worker_named(
     worker: Start, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
-    """Its name says that it is row-wise, but the largest value of the batch scales each row."""
+    """The name of this MLP says that it is row-wise. But it scales each row by the largest value of the batch."""
     plain = "def forward(self, x): return self.down_proj(torch.relu(self.up_proj(x)))"
     assert plain in FLEET
     monkeypatch.setattr(sys.modules[__name__], "FLEET", FLEET.replace(plain, MIXING))

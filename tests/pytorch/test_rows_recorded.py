@@ -296,7 +296,8 @@ model(torch.randn(2, 5, 16)); model(torch.randn(2, 5, 16))
     got = left(worker, prefix, TOGETHER + source)
     assert got.reported
     assert f"layers.*.{name}" not in names(got)
-    # INT8 has no parameters: the agent knows the reason without a call, so it examines and counts no calls.
+    # The INT8 part has no parameters. So the agent knows the reason before any call, and it examines and counts no
+    # calls.
     assert unknown(got)[reason][f"layers.*.{name}", 0] == (0 if part == INT8 else 2)
     assert "head" in names(got)
 

@@ -103,7 +103,7 @@ with torch.no_grad():
 
 
 def states(worker: Start, prefix: str, source: str) -> dict[str, str]:
-    """Return for each site what the host gave: "stateful", "stateless", or "" if the name of the site decides."""
+    """Return what the host stated for each site: "stateful", "stateless", or "" if the name of the site decides."""
     got = recorded(worker, prefix, ATTENTION + textwrap.dedent(source), BRICKD_FINGERPRINTS="all")
     words = {0: "", _reader.CHECKED_STATEFUL: "stateful", _reader.CHECKED_STATELESS: "stateless"}
     found = {}
@@ -273,7 +273,7 @@ def test_an_encoder_is_compared_and_a_fault_found_at_its_attention(worker: Start
     layers, whole = LAYERS[family]
     with running() as daemon:
         coverage = daemon.once("/coverage", lambda answer: (f"{layers}.attention", 1) in places(answer))
-    # The rows of parts that mix rows are unknown.
+    # Leave out the parts that mix rows, because their rows are unknown.
     sites = [site for site in coverage["sites"] if site["state"] != "unknown"]
     states = {(site["kernel"], site["layer"]): site["state"] for site in sites}
     assert states[layers, 0] == states[f"{layers}.attention", 0] == "compared"

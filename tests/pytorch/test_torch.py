@@ -160,7 +160,10 @@ def test_torch_function_overrides_see_no_fingerprinting(worker: Start, prefix: s
 
 
 def test_tensors_without_numbers_are_counted_silently(worker: Start, prefix: str) -> None:
-    """While torch compiles a model, it runs the model with such tensors, so they are not an error."""
+    """While torch compiles a model, it runs the model with tensors that have no numbers.
+
+    So such tensors are not an error.
+    """
     got, records, results, reported = left(
         worker,
         prefix,

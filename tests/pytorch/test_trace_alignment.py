@@ -23,7 +23,8 @@ with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as
 profile.export_chrome_trace(PATH)
 pause()
 """
-# brickd and torch read their pairs of clocks within a few µs; the closest of 50 pairs was not interrupted.
+# brickd and torch each read a pair of clocks within a few µs. Some of the 50 pairs of a span and an event may be
+# interrupted, so only the closest pair counts.
 TOLERANCE_NS = 200_000
 
 
