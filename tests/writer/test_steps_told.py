@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from c_calls import c_calls
-from conftest import reading, readings
-from faults import Compile, Start
+from conftest import WRITER, reading, readings
+from faults import ALERT, Compile, Start
 from recorded import events
 
 from brickd.shm import _reader
 from brickd.shm.segment_copy import Reading
 
+WRITERS = (("writer", ()), ("alert_writer", ALERT))
 PREPARED = """
 from array import array
 def check(step=None, **how): brick.checksum("mlp", array("f", [1]), step=step, **how)
@@ -39,6 +41,7 @@ check("req-2"), check("req-1"), check("req-2"), check(17), check()
     )
     kinds = "".join("T" if each["kind"] == "step_text" else "c" for each in events(got))
     assert (told(got), kinds) == (["req-1", "req-2"], "cTccTcccc")
+    assert [each["sequence"] for each in events(got)] == [*range(1, 10)]
 
 
 def test_a_step_without_a_checksum_has_no_text(worker: Start, prefix: str) -> None:
@@ -91,6 +94,36 @@ def test_a_text_leaves_half_of_the_ring_free(worker: Start, prefix: str) -> None
     assert 5 < len(told(got)) < 10
     assert sum(sum(lane["event_dropped"]) for _, lane, _ in got.lanes) == 0
     assert sum(each["kind"] == "checked" for each in records) == 10
+
+
+@pytest.mark.parametrize(("before", "texts"), [(2, 6), (3, 5)])
+def test_a_text_is_recorded_if_more_than_half_of_the_ring_is_free(
+    worker: Start, prefix: str, before: int, texts: int
+) -> None:
+    """The sixth text finds 33 or 32 free slots of 64."""
+    program = f'for _ in range({before}): brick.brick("work").defer()\nfor n in range(6): check(f"req-{{n}}")\n'
+    assert len(told(left(worker, prefix, program, BRICKD_EVENTS="64"))) == texts
+
+
+def test_a_segment_that_replaces_a_lost_one_gets_the_text_again(worker: Start, compiled: Compile, prefix: str) -> None:
+    usual, alert = (str(compiled(f"{name}.so", WRITER, "-shared", "-fPIC", *how)) for name, how in WRITERS)
+    process = worker(
+        f"""{c_calls(compiled).replace(usual, alert)}
+w.brick_init(None)
+w.brick_step_named.restype = c_uint64
+w.brick_segment_name.restype = ctypes.c_char_p
+step, kernel = w.brick_step_named(b"req-1", ctypes.c_size_t(5)), name("kernel")
+at = At(step=ctypes.pointer(c_uint64(step)))
+checksum(kernel, at)
+lost = w.brick_segment_name()
+os.unlink("/dev/shm/" + lost.decode())
+while w.brick_segment_name() == lost: checksum(kernel, at)
+checksum(kernel, at)
+pause()
+"""
+    )
+    process.paused()
+    assert told(reading(prefix)) == ["req-1"]
 
 
 def test_a_step_that_was_created_long_ago_has_a_text_unless_it_was_overwritten(worker: Start, prefix: str) -> None:
