@@ -1,4 +1,4 @@
-"""The drain of real workers: what a consumer reads from their rings, and what it requests from them."""
+"""Draining real workers: what a consumer reads from their rings, and what it asks of them."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def test_details_below_a_half_moved_tail_are_lost_with_their_reader(worker: Star
         _reader.drain([drain])
         halfway, _ = _reader.tails([drain], True)
         _reader.write_all([halfway])
-        # The writer may accept the tail 200. Of the tail 300, only one word of two was written, so the writer must not
-        # accept this tail.
+        # The tail 200 is complete, so the writer may accept it. The tail 300 is only half written (one of its two
+        # words), so the writer must not accept it.
         successor = _reader.Drain(fd, checkpoint)
         _reader.drain([successor])
         ((span, *_, lost),) = successor.cursors()

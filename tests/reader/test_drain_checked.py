@@ -1,4 +1,4 @@
-"""The drain of checksums: records of several slots are checked by their first slot, and delivered as a whole."""
+"""Draining checksums: a record that takes several slots is checked by its first slot, and is delivered as a whole."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHECKED = _reader.KIND_CHECKED
 
 
 def checked(sequence: int, inputs: int = 0, **values: int) -> bytes:
-    """Return the slots of a checksum; all bits of the slots after the first are ones, unlike any other record."""
+    """Return the slots of a checksum. In the slots after the first, all bits are set, as in no other record."""
     head = np.zeros(1, dtypes.dtype("checked"))
     usual = {"sequence": sequence, "slots": 4 + 2 * inputs, "inputs": inputs, "kind": CHECKED}
     for name, value in (usual | values).items():

@@ -41,7 +41,7 @@ TORN = Tail(7, 12345)
 
 
 def after_first_pass(ring: str, head: int, tail: Tail, saved: Cursor | None, **line: int) -> tuple[Cursor, int]:
-    """Return the cursor after the first pass over a lane with this head, and how many breaks the pass counted."""
+    """Drain a lane with this head once. Return the cursor after this pass, and how many breaks the pass counted."""
     with rings(span_slots=SLOTS, event_slots=SLOTS) as r:
         r.move(0, ring, head)
         r.put("lane", 0, event_records=head // 2)
@@ -261,7 +261,9 @@ def written(r: Rings, writes: list[tuple[int, int, bytes]], cut: int) -> None:
 def test_a_writer_never_believes_unread_slots_after_two_consumers_died(
     before: int, first: int, second: int, cut: int, again: int
 ) -> None:
-    """The second consumer begins with the incomplete pair of the first. The writer continues while it has room."""
+    """The second consumer starts with the pair that the first one left half written. The writer continues while it has
+    room.
+    """
     with rings(span_slots=SLOTS, event_slots=SLOTS) as r:
         for ring in ("span", "event"):
             r.move(0, ring, before)
@@ -290,7 +292,9 @@ def test_a_writer_never_believes_unread_slots_after_two_consumers_died(
 def test_a_writer_believes_one_of_two_tails_during_an_update(
     before: int, more: int, position_at: int, complement_at: int
 ) -> None:
-    """The writer loads the position first (O13), then the complement; before each, the consumer writes some bytes."""
+    """The writer loads the position first (O13), then the complement. Before each of the two loads, the consumer writes
+    some bytes.
+    """
     with rings(event_slots=SLOTS) as r:
         r.move(0, "event", before)
         r.tail(0, "event", before)

@@ -1,4 +1,4 @@
-"""The drain of events: records are delivered unchanged and in order, or counted."""
+"""Draining events: each record is either delivered, unchanged and in order, or counted."""
 
 from __future__ import annotations
 

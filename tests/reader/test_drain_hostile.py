@@ -1,4 +1,6 @@
-"""The drain of hostile segments: they are refused with a reason, or counted, and do not affect other segments."""
+"""Draining hostile segments: a hostile segment is refused with a reason, or its bad records are counted. Other segments
+are not affected.
+"""
 
 from __future__ import annotations
 
@@ -143,7 +145,7 @@ def test_a_ring_in_a_file_hole_is_rejected_once() -> None:
 
 
 def test_a_lane_behind_an_unowned_one_is_found_within_some_passes() -> None:
-    """The first lane may have no owner, because the thread that took it got no memory."""
+    """The first lane may have no owner: the thread that took it could not get memory."""
     with rings(lanes=40) as r:
         drain = r.drain()
         _reader.drain([drain])
@@ -170,7 +172,7 @@ def digest(drain: _reader.Drain) -> None:
 
 
 def scribble(r: Rings, rng: random.Random) -> None:
-    """Write words, which are often invalid, where a drain reads."""
+    """Write a word into a place that a drain reads. The word is often invalid."""
     at = forge.regions(r.page)
     start = rng.choice([at["consumer"], at["process"], at["lane"], at["path"], *[at["area"] + at["span_ring"]] * 2])
     word = rng.choice(

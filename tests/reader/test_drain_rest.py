@@ -1,4 +1,4 @@
-"""The time between two passes: it ends at a full ring, a readable descriptor, or its limit."""
+"""How long the drain waits between two passes: until a ring is full, a descriptor is readable, or the time is over."""
 
 from __future__ import annotations
 

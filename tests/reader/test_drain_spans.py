@@ -43,7 +43,7 @@ def counted(many: int, seed: int = 0, **values: Any) -> dtypes.Array:
     return made
 
 
-# ---- any content of a ring
+# ---- rings with arbitrary content
 
 AMOUNTS = ("start", "duration", "child", "elements", "bytes")
 EDGES = st.sampled_from([0, 1, 31, 32, 38, 2**20, 2**37, 2**48, 2**53, 2**62, 2**63 - 1])
@@ -69,7 +69,9 @@ HONEST = RECORD.map(
 
 
 def judged(records: dtypes.Array, head: int, last: int) -> tuple[dtypes.Array, int, int]:
-    """Return the slots up to a head that a reader accepts, and how many slots are rejected or of other kinds."""
+    """Return the slots up to a head that a reader accepts. Also return how many slots it rejects, and how many are of
+    other kinds.
+    """
     good: list[int] = []
     rejected = skipped = at = 0
     while at < head:
@@ -264,8 +266,9 @@ def test_only_drains_can_be_drained() -> None:
 
 
 def test_reading_during_a_pass_shows_complete_spans() -> None:
-    """One thread drains while the other reads. If a record were inconsistent, it would be equal to no span that was
-    written."""
+    """One thread drains while the other reads. If a record were inconsistent, it would differ from every span that was
+    written.
+    """
     records = counted(4096, path=1)
     every = np.arange(1, 4097, dtype=np.uint64)
     torn: list[Any] = []

@@ -97,7 +97,7 @@ def test_a_site_whose_waiting_fingerprints_were_evicted_reports_newer_ones() -> 
 
 
 def add_unjudged(fingerprints: _reader.Fingerprints, worker: int, records: Sequence[CheckedRecord]) -> None:
-    """Add records of a thousand sites, without comparing them."""
+    """Add records that come from a thousand sites. They are not compared."""
     sites = array("Q", range(1_001))
     fingerprints.add(worker, 0, 0, sites, array("Q"), b"".join(each.slots() for each in records), True)
 
@@ -321,7 +321,7 @@ def test_groups_and_counts_match_a_dictionary(
 
 
 class Group:
-    """The outputs of workers for one input, in dictionaries."""
+    """The outputs of workers for one input, kept in plain dictionaries."""
 
     def __init__(self) -> None:
         # for each worker and output: how often the output came, and its newest fingerprint
@@ -369,7 +369,7 @@ def test_votes_match_a_dictionary_after_evictions_and_muting(
     for what, worker, which, output in stream:
         if what == "say":
             number, before = fingerprints.end, fingerprints.unlike_all
-            # Old fingerprints are evicted before this fingerprint is compared with others.
+            # Old fingerprints are evicted first. Only then is this fingerprint compared with others.
             unlike = add(fingerprints, worker, [CheckedRecord(Tensor(output), (Tensor(which),))])[1]
             for group in groups:
                 group.leave(fingerprints.first)

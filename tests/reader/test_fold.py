@@ -79,8 +79,8 @@ class Measured:
         fold.add(self.summaries(), rows, roots(len(self.paths)), flags, self.tick_ns, worker_number)
 
 
-# The longest duration. Even multiplied by 160 (the greatest ratio of two tick lengths in these tests), it is below the
-# last bucket, in which percentiles are only bounds.
+# The longest duration. Multiplied by 160, it is still below the last bucket, in which percentiles are only bounds. (160
+# is the greatest ratio of two tick lengths in these tests.)
 MOST = 2**29
 
 
@@ -129,7 +129,7 @@ def test_a_row_has_the_sums_of_all_workers(workers: list[Measured]) -> None:
         assert row["mean_ns"] == pytest.approx(ns.mean())
         assert row["min_ns"] == pytest.approx(ns.min())
         assert row["max_ns"] == pytest.approx(ns.max())
-        # The deviation is computed as a difference of two squares, so only half of its digits are exact.
+        # The deviation is computed from the difference of two squares. This makes half of its digits inexact.
         assert row["deviation_ns"] == pytest.approx(ns.std(), rel=1e-6, abs=1e-7 * ns.max())
 
 
@@ -165,7 +165,7 @@ PERCENTILES = {"p50_ns": 0.50, "p90_ns": 0.90, "p95_ns": 0.95, "p99_ns": 0.99, "
 
 
 def apart(value: float, wanted: float, small: float) -> float:
-    """Return how many buckets apart two durations are; below `small`, there is only one bucket."""
+    """Return how many buckets apart two durations are. All durations below `small` count as one bucket."""
     return abs(math.log(max(value, small) / max(wanted, small), BUCKET))
 
 
@@ -181,8 +181,8 @@ def test_a_percentile_is_within_a_bucket_of_the_true_one(lists: list[list[int]],
 
 
 def interpolated(ticks: list[int], fraction: float, tick_ns: float) -> float:
-    """Return the percentile by its definition: interpolated by rank within a bucket, logarithmically except in the
-    first bucket.
+    """Return the percentile as it is defined. Within a bucket, it is interpolated by rank; the interpolation is
+    logarithmic except in the first bucket.
     """
     spans = Counter(map(bucket_of, ticks))
     rank, below, bucket = fraction * len(ticks), 0, 0
@@ -292,7 +292,7 @@ def test_rows_that_do_not_fit_the_paths_are_refused() -> None:
             _reader.Fold().add(bytes(1152), bytes(rows), bytes(parents), bytes(flags), 1.0)
 
 
-# ---- numbers that the reader accepts and no correct worker writes
+# ---- numbers that the reader accepts although no correct worker writes them
 
 
 def hostile(**values: float) -> bytes:

@@ -249,8 +249,8 @@ STEPS = st.integers(2, 4).flatmap(
 @example([(2, False, [0, 1, 2]), (1, False, [0, 2, 1]), (3, True, [0, 0, 0])])
 @example([(1, False, [1, 0]), (2, True, [0, 0]), (3, False, [0, 0])])
 def test_other_work_equals_that_of_a_plain_list(ran: list[tuple[int, bool, list[int]]]) -> None:
-    """A step is other work if its inputs differ from the first worker's, or if it reads a state that other work has
-    written.
+    """A step does other work if its inputs differ from those of the first worker, or if it reads a state that was
+    written by other work.
     """
     workers = range(len(ran[0][2]))
     flags = {True: _reader.CHECKED_STATEFUL, False: 0}
@@ -289,10 +289,10 @@ DID = st.tuples(st.sampled_from([0, 0, 1, 2]), st.booleans())
 def test_an_earlier_divergence_explains_other_inputs(
     ran: list[tuple[bool, tuple[tuple[int, bool], ...]]], order: list[int]
 ) -> None:
-    """For each step, an example says whether the step reads a state, and for each worker, how its inputs differ and
-    whether it has a fault.
+    """An example says for each step whether the step reads a state. For each worker, it says how the inputs of the step
+    differ and whether the step has a fault.
 
-    The workers with faults did the steps in another order than the two correct workers.
+    The workers with faults did the steps in a different order from the two correct workers.
     """
     own = [step for step in order if step < len(ran)]
     wanted = Counter({"IDENTICAL": len(ran)})
@@ -343,7 +343,7 @@ def test_other_work_of_one_worker_leaves_the_repeats_of_others_compared(
 
 @pytest.mark.parametrize(("by_input", "first"), [(True, 0), (False, 1)])
 def test_positions_in_execution_order_count_from_zero(by_input: bool, first: int) -> None:
-    """In a comparison by run, the step itself takes the first position, so sites begin at 1."""
+    """In a comparison by run, position 0 belongs to the step itself, so the sites begin at 1."""
     one = [CheckedRecord(Tensor(1), (Tensor(n),), site=n, ticks=n) for n in range(1, 5)]
     sites = matched(one, one, by_input=by_input).sites
     assert sorted(site.moment for site in sites) == [first + n for n in range(4)]

@@ -1,4 +1,6 @@
-"""Comparison by input: differences by another order of addition are `within`; all other differences diverge."""
+"""Comparison by input: a difference that another order of additions explains is `within`; every other difference
+diverges.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,9 @@ def test_examined_contexts_decide_for_those_beyond_the_limit() -> None:
 
 @pytest.mark.parametrize("contents", [2, 5, 8, 20])
 def test_a_difference_always_in_one_sketch_element_is_not_another_class(contents: int) -> None:
-    """If outputs always differ in the same element of the sketch, a bit of a weight is flipped."""
+    """If the outputs always differ in the same element of the sketch, the cause is a flipped bit in a weight, not
+    rounding.
+    """
 
     def of(output: int, by: float) -> list[CheckedRecord]:
         sketch = (0.0, by, *(0.0,) * 14)
@@ -114,7 +118,7 @@ def test_a_difference_always_in_one_sketch_element_is_not_another_class(contents
 
 
 def test_differences_in_changing_sketch_elements_are_another_class() -> None:
-    """On a long tensor, rounding does not change every element of the sketch."""
+    """On a long tensor, rounding changes only some elements of the sketch, and not always the same ones."""
     places = [*([0.0] * 16 for _ in range(3)), [1e-8, *[0.0] * 15], [0.0, 1e-8, *[0.0] * 14]]
     one = [CheckedRecord(Tensor(2 * n), (Tensor(1000 + n),)) for n in range(5)]
     other = [CheckedRecord(Tensor(2 * n + 1, 1.0, tuple(each)), (Tensor(1000 + n),)) for n, each in enumerate(places)]
@@ -138,7 +142,7 @@ def test_with_more_large_differences_none_counts_as_rounding() -> None:
 
 @pytest.mark.parametrize("damaged", range(4))
 def test_a_worker_that_diverges_later_stays_in_its_earlier_class(damaged: int) -> None:
-    """The damaged worker's own outputs have too little in common with the others' to decide its class."""
+    """The class of the damaged worker cannot be decided by its own outputs alone: too many of them are wrong."""
     workers = [records_of(always(USUAL, 9)), records_of(always(OTHER, 9)), records_of(always(OTHER, 9))]
     workers.insert(damaged, records_of(always(USUAL, 9, c5=FAR, c6=FAR, c7=FAR, c8=FAR)))
     assert {content: workers_apart for content, (_, workers_apart) in apart(*workers).items()} == {
@@ -228,7 +232,9 @@ def rounded(one: int, other: int) -> bool:
 
 
 def contents_of(one: Mapping[int, int], other: Mapping[int, int]) -> int:
-    """Return at how many contents two workers differ as two classes do; a second implementation of the rule."""
+    """Return at how many contents two workers differ in the way in which two classes differ. This is a second
+    implementation of the rule.
+    """
     both = {n: (one[n], other[n]) for n in one.keys() & other.keys()}
     equal = sum(a == b for a, b in both.values())
     odd = sum(not rounded(a, b) for a, b in both.values())
@@ -292,8 +298,8 @@ def test_the_classes_of_two_fingerprints_do_not_depend_on_others(workers: list[d
 
 @pytest.mark.parametrize(("error", "rounded_"), [(2.0**-23, 2), (2.0**-23 + 2.0**-40, 0)])
 def test_an_error_within_rounding_is_classified_as_rounding(error: float, rounded_: int) -> None:
-    """A single float32 that is not a sum is wrong by at most half a unit in the last place, so two of them differ by at
-    most one unit.
+    """A float32 number that is not a sum is wrong by at most half a unit in the last place. Two such numbers therefore
+    differ by at most one unit.
     """
     one, other = (
         CheckedRecord(Tensor(n, 1.0, (by, *(0.0,) * 15), 1), (Tensor(7, elements=1),), extents=(1, 1))

@@ -1,4 +1,6 @@
-"""Compared rows are in the order of execution, which never depends on comparing times of different workers."""
+"""The compared rows are in the order of execution. This order never depends on a comparison of the times of different
+workers.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ Place = tuple[int, int]  # the number of a step and of a site
 
 
 def later(records: Sequence[CheckedRecord], ticks: int) -> list[CheckedRecord]:
-    """Return the records with times as another clock would give them."""
+    """Return the records with the times that another clock would have shown."""
     return [replace(each, ticks=each.ticks + ticks) for each in records]
 
 
@@ -33,14 +35,16 @@ def matched(workers: Sequence[Sequence[CheckedRecord]], *, by_input: bool = Fals
 
 
 def rows(workers: Sequence[Sequence[CheckedRecord]], *, by_input: bool = False) -> list[Place]:
-    """The places of the rows, in order."""
+    """Return the step and the site of each row, in the order of the rows."""
     everything = [each for reported in workers for each in reported]
     found = [everything[row.members[0].number] for row in matched(workers, by_input=by_input).rows]
     return [(each.step, each.site) for each in found]
 
 
 def executed(places: Sequence[Place], worker: int) -> list[CheckedRecord]:
-    """Return records at these places, in this order; each worker's outputs differ from those of all other workers."""
+    """Return the records of a worker that ran these places in this order. Its outputs differ from those of all other
+    workers.
+    """
     return [
         CheckedRecord(off(10 * n + worker, 1.0 + worker), (Tensor(100 * step + site),), step=step, site=site, ticks=n)
         for n, (step, site) in enumerate(places, start=1)

@@ -1,4 +1,4 @@
-"""The C code of the reader without memory: each allocation fails in turn, and no memory leaks."""
+"""The C code of the reader when there is no memory: each allocation fails in turn, and no memory leaks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_each_allocation_may_fail_without_a_leak(compiled: Compile, use: str, le
     found = measured(compiled, use)
     assert found["same"]
     assert found["failures"] >= least
-    # some allocations may fail without an error: those with which a window would only grow early
+    # some allocations may fail without an error: they would only have let a window grow earlier than necessary
     assert found["without_memory"] >= least - 8
     assert found["blocks_kept"] == 0
     assert found["opened_kept"] == 0

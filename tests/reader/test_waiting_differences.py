@@ -1,4 +1,4 @@
-"""Differing fingerprints that wait for a decision, because rounding may explain the difference."""
+"""Fingerprints that differ, perhaps only because of rounding: they wait until this is decided."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`status --against yesterday`: which time is compared, what changed, and what is not known."""
+"""`status --against yesterday`: which period of time is compared, what changed, and what is not known."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ Then = tuple[dict[str, Any], tuple[str, ...]]
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recording of two days. On the second day, `a` is twice as frequent and four times as slow."""
+    """A recording of two days. On the second day, `a` is called twice as often, and each call takes four times as
+    long.
+    """
     api, batch, late = MadeUp("api"), MadeUp("batch"), MadeUp("late")
     found = tmp_path_factory.mktemp("days") / "run.brick"
     known = set[int]()

@@ -1,4 +1,6 @@
-"""If a file that is not a recording is given in place of a recording or a worker, the message says what the file is."""
+"""The user gives a file where a recording or a worker is expected. If the file is not a recording, the message says
+what it is.
+"""
 
 from __future__ import annotations
 

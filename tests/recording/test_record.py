@@ -1,4 +1,4 @@
-"""`brickd record`, from a worker's ring to the screen of a verb that reads the file."""
+"""`brickd record`: from the ring of a worker, through the file, to the screen of a verb that reads the file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from brickd.base.units import NO_WORKERS, NONE_RECORDED
 READ = (("status", "--over", "start"), ("workers",), ("bricks",), ("tree",))
 # With this clock, a tick is 1 ns, so the figures of an idle worker do not change with time.
 STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}
-# Keys whose values change with time even for an idle worker, or need two readings.
+# These keys have values that change with time even for an idle worker, or that need two readings.
 TIMED = {"source", "recording", "daemon", "drained", "age_ns", "cpu_percent", "rss_bytes"}
 TIMED |= {"stragglers", "waiting", "judged_age_ns", "alarms", "diverged", "numerics", "evidence"}
 
@@ -360,7 +360,7 @@ APART = 'mount -t tmpfs -o "$1" none "$2" && shift 2 && exec "$@"'
 
 
 def apart(disk: Path, options: str = "mode=700") -> list[str]:
-    """Return the beginning of a command that runs in a mount namespace with its own disk."""
+    """Return the first words of a command line. The command then runs in a mount namespace, and has its own disk."""
     disk.mkdir()
     return ["unshare", "-m", "sh", "-c", APART, "sh", options, str(disk)]
 

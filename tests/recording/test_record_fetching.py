@@ -122,7 +122,7 @@ def test_a_truncated_transfer_is_not_taken_for_complete(daemon: Daemon) -> None:
 
 @contextmanager
 def fetching(path: Path, out: Path, length: int = LONG) -> Iterator[Process]:
-    """Start a `record --fetch` of a file that is too long, and return it when it has received some data."""
+    """Start a `record --fetch` of a file that is too long. Yield the process once it has received some data."""
     whole = path.stat().st_size
     os.truncate(path, length)
     with going("record", "--fetch", id_of(path), "-o", str(out)) as process:

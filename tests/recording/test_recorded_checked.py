@@ -1,4 +1,4 @@
-"""Checksums from recordings: each is complete and is read once, in order; missing checksums are counted."""
+"""Reading checksums from recordings: each one is complete and is read once, in order. Missing checksums are counted."""
 
 from __future__ import annotations
 
@@ -183,7 +183,8 @@ ONE, TWO, THREE = made(1), made(2, 1), made(3)
         ([piece(ONE + TWO[: 2 * SLOT], 0), piece(TWO[2 * SLOT :] + THREE, 6, 4)], [1, 2, 3], Lost()),
         ([piece(ONE + TWO[:SLOT], 0), piece(TWO[SLOT : 3 * SLOT], 5, 5), piece(TWO[3 * SLOT :] + THREE, 7, 3)],
          [1, 2, 3], Lost()),
-        # The first chunk is missing, so the rest of its last record, in the second chunk, is not a record.
+        # The first chunk is missing. The second one begins with the rest of a record, which must not be taken for a
+        # record.
         ([piece(TWO[2 * SLOT :] + THREE, 6, 4)], [3], Lost()),
         # A chunk in the middle is missing.
         ([piece(ONE + TWO[:SLOT], 0), piece(TWO[3 * SLOT :] + THREE, 7, 3)], [1, 3], Lost(cut=1, missing=1)),
@@ -227,7 +228,7 @@ def test_missing_checksums_are_counted_and_incomplete_ones_not_returned(
         ([piece(made(1, ticks=5) + made(3, ticks=30) + made(4, ticks=40), 0)], 40),
         ([piece(made(1, ticks=5), 0), piece(defer(4), 10), piece(made(5, ticks=30) + made(6, ticks=40), 11)], 30),
         ([piece(made(1, ticks=5), 0), piece(made(3, ticks=30), 10), piece(made(9, ticks=7), 20, lane=1)], 30),
-        # If two lanes miss checksums, the later time counts, no matter which lane is read first.
+        # If checksums are missing in two lanes, the later time is reported, no matter which lane is read first.
         ([piece(made(1, ticks=5), 0), piece(made(3, ticks=30), 10), piece(made(1), 0, lane=1),
           piece(made(3, ticks=7), 10, lane=1)], 30),
         ([piece(made(1, ticks=5), 0), piece(made(3, ticks=7), 10), piece(made(1), 0, lane=1),

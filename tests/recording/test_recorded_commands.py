@@ -85,7 +85,8 @@ def test_a_command_that_takes_no_recording_is_not_shown_for_one(text: str) -> No
     assert command({}, text) == text
 
 
-# This list is not derived from the table of verbs: a verb that is missing there would be missing here, too.
+# This list is written by hand. If it came from the table of verbs, a verb that is missing in the table would be missing
+# here, too.
 TAKE_RECORDINGS = (
     "bricks", "coverage", "diff", "events", "export", "hang", "inspect", "roofline", "source", "spans", "status",
     "stragglers", "tree", "weights", "workers",

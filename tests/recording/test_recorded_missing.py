@@ -49,7 +49,7 @@ def collected(bodies: Sequence[bytes], recorded: int, dropped: dict[int, int], m
         # the second chunk is refused, because it repeats the first
         ([piece(ONE, 0), piece(ONE, 0), piece(TWO, 4)], 2, {}, 1),
         ([piece(ONE + TWO[: 5 * SLOT], 0)], 1, {}, 1),  # the second record is cut
-        # An event for which the ring had no room also takes a sequence number. Only checksums count as lost here.
+        # An event for which the ring had no room has used up a sequence number, too. Only checksums count as lost here.
         ([piece(ONE, 0), piece(THREE, 10)], 2, {CHECKED: 1}, 1),
         ([piece(ONE, 0), piece(THREE, 10)], 2, {DEFER: 1}, 0),
         ([piece(ONE, 0)], 1, {CHECKED: 2}, 2),

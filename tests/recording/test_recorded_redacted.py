@@ -1,4 +1,4 @@
-"""Redacted recordings show only which tensors and requests are equal."""
+"""Redacted recordings show which tensors and which requests are equal, and nothing else about them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ LEFT = {
 
 @dataclass
 class Made:
-    """Slots, and their kinds: preserved fields have small values, and all other fields have random words."""
+    """Slots with made-up content, and the kind of each slot. In the fields that redaction preserves, the values are
+    small; all other fields have random words.
+    """
 
     seed: int
     slots: bytearray = field(default_factory=bytearray)
@@ -151,7 +153,9 @@ def slots_of(files: Sequence[bytes]) -> dict[tuple[int, bool], bytes]:
 
 
 def judge(made: Made, slots: bytes, keyed: Keyed | None) -> None:
-    """Assert that only preserved fields are unchanged, and that secrets are replaced if `keyed`."""
+    """Assert that the preserved fields are unchanged. The secrets must be replaced if `keyed` is given, and unchanged
+    otherwise. All other fields must be zero.
+    """
     assert len(slots) == len(made.slots)
     for number, kind in enumerate(made.kinds):
         before, after = (each[number * SLOT : (number + 1) * SLOT] for each in (made.slots, slots))
@@ -515,7 +519,9 @@ def test_a_piece_written_in_parts_is_redacted_once(redacts: bool) -> None:
 
 @functools.cache
 def made_of_many() -> Made:
-    """Return enough checksums that one of them is divided between two pieces; cached, because this is slow."""
+    """Return so many checksums that one of them is split between two pieces. The result is cached, because making it is
+    slow.
+    """
     made = Made(9)
     while len(made.slots) < (4 * 4096 + 1_000) * SLOT:
         made.checked()
@@ -569,8 +575,8 @@ def test_a_checksum_is_redacted_equally_wherever_a_piece_ends(redacts: bool, don
 @pytest.mark.parametrize("other", ["worker", "lane", "place"])
 @pytest.mark.parametrize("redacts", [False, True])
 def test_a_piece_that_resembles_the_rest_of_another_is_not_taken_for_it(redacts: bool, other: str) -> None:
-    """After the first piece, there was no room for the rest of its last checksum; the last piece begins with data that
-    looks like this rest.
+    """The first piece ends within a checksum, and there was no room for the rest of this checksum. The last piece
+    begins with data that looks like this rest.
     """
     tape, long, short = Tape([], 1 << 24), 6 * 4_000, 6 * (3_600 if other == "place" else 2_900)
     slots = bytearray(CheckedRecord(Tensor(7, nan=1), (Tensor(8, nan=2),), params=3).slots() * 4_000)

@@ -35,7 +35,9 @@ SITES = [("attention", 0, False), ("attention", 1, False), ("attention", 2, Fals
 
 
 def checked(worker: Start, tmp_path: Path) -> tuple[str, dict[str, Any]]:
-    """Make a recording of a worker's checksums; return it, and what `inspect` shows when the rings are empty."""
+    """Make a recording of a worker's checksums. Return it, together with what `inspect` shows once the rings are
+    empty.
+    """
     process = started(worker, CHECKS, **STILL)
     file = str(tmp_path / "run.brick")
     with recording("-o", file) as recorder:

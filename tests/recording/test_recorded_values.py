@@ -1,4 +1,6 @@
-"""By default, a recording has only checksums of tensors, which are made with the key of the service."""
+"""By default, a recording does not contain the values of tensors, but only checksums. They are made with the key of the
+service.
+"""
 
 from __future__ import annotations
 

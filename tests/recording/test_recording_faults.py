@@ -45,8 +45,8 @@ def numbered(chunks: list[bytes]) -> bool:
 
 
 def test_a_recording_of_form_1_0_can_always_be_read() -> None:
-    """After the release of 1.0, never replace recording-1.0.json. If an old recording cannot be read any more, the
-    format needs a new major version.
+    """After the release of 1.0, never replace recording-1.0.json. If a change of the format would make old recordings
+    unreadable, the format needs a new major version.
     """
     frozen: dict[str, Any] = json.loads((GOLDEN / "recording-1.0.json").read_text())
     bytes_ = bytes.fromhex("".join(frozen["bytes"]))

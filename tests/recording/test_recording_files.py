@@ -464,7 +464,7 @@ def with_lanes(path: Path, lanes: int, snapshot: Snapshot, fill: Callable[[_read
     shown = snapshot._replace(survey=snapshot.survey._replace(workers=[worker._replace(reading=reading)]))
     with written(path) as recording:
         fill(recording)
-        # In this file, the tables come after the records, as if there had been no room for the tables earlier.
+        # In this file, the tables come after the records. This happens if there was no room for the tables earlier.
         recording.append(_reader.CHUNK_WORKERS, 1, json.dumps({"00": 1, reading.uuid: 7}).encode())
         tables = bodies.tables(shown, set())
         assert tables is not None
@@ -526,7 +526,7 @@ def test_a_watcher_that_stopped_is_not_woken(tmp_path: Path) -> None:
 
 
 def spools() -> int:
-    """Return the number of spools in this process: each has an event descriptor."""
+    """Return the number of spools in this process. Each spool has one event descriptor, and these are counted."""
     links = [os.readlink(entry.path) for entry in os.scandir("/proc/self/fd") if os.path.lexists(entry.path)]
     return links.count("anon_inode:[eventfd]")
 

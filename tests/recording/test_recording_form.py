@@ -158,7 +158,7 @@ def test_a_truncated_recording_is_read_up_to_the_truncation() -> None:
         assert seen.written == [chunk for chunk, place in zip(SMALL, where, strict=True) if place.stop <= length]
         assert not seen.end.ended
         assert any(f"cut at byte {length}" in reported for reported in seen.end.words())
-        # A file for which the writer had allocated room in advance, and which ends where the writer was killed.
+        # The writer had allocated room for this file in advance. It was killed, so the data ends within this room.
         killed = read(whole[:length].ljust(len(whole) + 5000, b"\0"))
         assert [each for each in killed.written if each in SMALL] == killed.written
         assert killed.written[: len(seen.written)] == seen.written

@@ -125,7 +125,7 @@ def verb(*arguments: str) -> tuple[int, str, str]:
 
 
 def with_changed_value(body: bytes, data: st.DataObject) -> bytes:
-    """Return the body with another value in one place."""
+    """Return the body after one value in it is replaced by another."""
     line, end, rest = body.partition(b"\n")
     value = json.loads(line)
     found = list(places(value))
@@ -168,7 +168,7 @@ def with_reading(body: bytes, change: Callable[[dict[str, Any]], dict[str, Any]]
     return changed(body, workers=[worker | {"reading": worker["reading"] | change(worker["reading"])}])
 
 
-# Each row has the kind of a chunk, a change of its body, and the message about the change.
+# Each row names the kind of a chunk, how the body of the chunk is changed, and the message that this causes.
 ROOMY: dict[str, tuple[int, Callable[[bytes], bytes], str]] = {
     "lists": (_reader.CHUNK_SNAPSHOT, lambda _: b"[" + b"[]," * (1 << 22) + b"0]", "at most 4194304 lists and objects"),
     "words": (_reader.CHUNK_SNAPSHOT, lambda body: changed(body, words=[""] * 2000), "at most 1024"),

@@ -1,4 +1,6 @@
-"""Rings that are drained and recorded: each slot is recorded once and unchanged, and the drain is not affected."""
+"""Rings that are drained and recorded: each slot is recorded exactly once and unchanged. The recording does not change
+the drain.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from brickd.recording.session import Recorder
 
 @pytest.fixture
 def recorder(prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
-    """Start a recording that sends its progress when the test wakes it, or after an hour."""
+    """Start a recording. It sends its progress when the test wakes it, or else after an hour."""
     monkeypatch.setattr(event_stream, "_PROGRESS_SECONDS", 3600)
     recorder = Recorder(StartRecording(), tmp_path / "run.brick", Machine())
     yield recorder

@@ -1,4 +1,6 @@
-"""The writer of a recording: what each file contains, how the writer changes to the next file, and failures."""
+"""The writer of a recording: what each file contains, how the writer goes on to the next file, and what happens after
+failures.
+"""
 
 from __future__ import annotations
 
@@ -294,7 +296,7 @@ def test_an_unnamed_worker_is_refused_once_per_snapshot(
         made.rings.take("a", drain)
         work(r, drain, 0, 100)
         os.truncate(made.volumes.kept[0].path, 1000)
-        # first, the chunk of workers is refused; then also a snapshot and the next chunk of workers
+        # at first, one chunk is refused (of workers); then three are (also a snapshot, and another chunk of workers)
         for refused in (1, 3):
             for _ in range(5):
                 assert not made.writer.records()

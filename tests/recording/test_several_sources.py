@@ -1,4 +1,4 @@
-"""Several data sources used as one: where workers come from, and their names."""
+"""Several data sources that are used as one: where the workers come from, and how they are named."""
 
 from __future__ import annotations
 

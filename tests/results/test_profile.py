@@ -121,7 +121,7 @@ def rich(worker: Start) -> list[Worker]:
 
 @pytest.fixture
 def rich_recording(worker: Start, tmp_path: Path) -> str:
-    """A recording of two such workers."""
+    """A recording of two workers that have recorded something for every table."""
     path = str(tmp_path / "rich.brick")
     workers = start_rich(worker)
     with recording("-o", path) as process:

@@ -36,7 +36,8 @@ from brickd.results.schema import (
 )
 from brickd.results.table import Table
 
-# A schema with a column of each kind; below it, a row of values, and a row with all nulls that the kinds allow.
+# A schema with a column of each kind. Below it are a row of values, and a row in which each value is null if its kind
+# allows this.
 EVERY = Schema(
     "every",
     "rows",

@@ -79,14 +79,18 @@ def given_device(name: str = "given") -> Device:
 
 
 def seen(rate: float | None, *, rounds: int = 20, others_processors: float | None = 0.0, at: str = "then") -> Evidence:
-    """Return the evidence of rounds: with a rate, all rounds were undisturbed; without a rate, all were disturbed."""
+    """Return the evidence of rounds. If a rate is given, all rounds were undisturbed; if none is given, all were
+    disturbed.
+    """
     if rate is None:
         return Evidence(at, others_processors, rounds, disturbed_by={"waited": rounds})
     return Evidence(at, others_processors, rounds, rounds, rate)
 
 
 def core(rates: dict[str, tuple[float, Evidence]], name: str = "core", **more: Any) -> Device:
-    """Return a measured device; the rate named float32 is in FLOP/s, any other name is a level of memory."""
+    """Return a measured device. The rate with the name float32 is in FLOP/s; every other name is that of a level of
+    memory.
+    """
     return replace(
         Device(
             name,
@@ -456,7 +460,7 @@ def test_on_a_virtual_machine_memory_and_caches_between_cores_have_no_undisturbe
 
 
 def replace_programs(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
-    """Replace the program that measures by a shell program, and hide the GPU."""
+    """Replace the measuring program by a shell script, and hide the GPU."""
     monkeypatch.setitem(sys.modules, "torch", None)
     path = folder / "program"
     path.write_text(f"#!/bin/sh\n{program}\n")

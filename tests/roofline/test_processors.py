@@ -38,8 +38,9 @@ def test_cores_are_processors_that_this_process_may_use() -> None:
 
 
 def machine(root: Path, cpu_max: str = "max 100000", siblings: str = "", flags: str = "fpu avx2") -> Path:
-    """Imitate a machine in which each processor shares a core with these siblings, and a control group of this
-    process."""
+    """Imitate a machine. Each of its processors shares a core with these siblings, and this process is in a control
+    group.
+    """
     files = {"proc/cpuinfo": f"model name\t: a processor\nflags\t\t: {flags}\n", "sys/fs/cgroup/cpu.max": cpu_max}
     files |= {f"proc/{os.getpid()}/cgroup": "0::/\n"}
     files |= {f"{CPUS}/cpu{cpu}/topology/thread_siblings_list": siblings for cpu in ALLOWED}

@@ -54,8 +54,8 @@ DEVICE = Device(
 )
 PEAKS = ("calibrate", "--device", "machine", "--peak-flops", "1e11", "--bandwidth", "1e10")
 
-# The bricks reach 2e10 and 4e9 FLOP/s with 20 and 0.5 FLOP/byte. These speeds are a fifth of the peak, and four fifths
-# of the limit of memory.
+# The brick `gemm` reaches 2e10 FLOP/s with 20 FLOP/byte, which is a fifth of the peak. The brick `copy` reaches 4e9
+# FLOP/s with 0.5 FLOP/byte, which is four fifths of what the memory allows.
 COMPUTING = f"""
 brick.brick("gemm", "ffn").record(1_000_000, bytes=1_000_000, flops=20_000_000)
 brick.brick("copy").record(1_000_000, bytes=8_000_000, flops=4_000_000)

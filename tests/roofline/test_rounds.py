@@ -222,8 +222,8 @@ def test_unknown_instruction_sets_and_sizes_are_refused(name: str, size: int) ->
 
 @pytest.mark.nightly
 def test_no_numpy_matrix_product_on_one_core_exceeds_the_peak() -> None:
-    """brickd and numpy are measured in turns, because the clock rate of the processor changes. numpy's matrix library
-    runs in its own process, bound to one core.
+    """brickd and numpy are measured alternately, because the clock rate of the processor changes. numpy's matrix
+    library runs in its own process, bound to one core.
     """
     code = f"""
 import os; os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")

@@ -1,4 +1,4 @@
-"""Workers that always work, and report exactly how much they did."""
+"""Workers that work all the time, and that report exactly how much work they have done."""
 
 from __future__ import annotations
 
@@ -90,7 +90,9 @@ class Loaded:
         self.fate = "cut"
 
     def end(self) -> None:
-        """Let the worker end while a daemon drains its segment: otherwise, it would remove its segment."""
+        """Let the worker end while a daemon drains its segment. Without a daemon, the worker would remove the
+        segment.
+        """
         self.rest()
         assert open_segment(self.file).consumer() is not None
         assert self.worker.end() == 0, self.worker.stderr

@@ -72,5 +72,7 @@ def control(flags): os.pwrite(w.brick_segment_fd(), flags.to_bytes(4, "little"),
 
 
 def c_calls(compiled: Compile) -> str:
-    """The first lines of a worker's program that calls the writer's functions; `w` is a second writer."""
+    """Return the first lines of a worker's program. With them, the program can call the writer's functions; `w` is a
+    second writer.
+    """
     return _PROGRAM.format(writer=str(compiled("writer.so", WRITER, "-shared", "-fPIC")))

@@ -94,8 +94,8 @@ def add(
     shard: int = 0,
     named: bool = True,
 ) -> tuple[int, list[int], bytes]:
-    """Add the records of a worker; return the bytes taken, the numbers of differing fingerprints, and the records of
-    weights.
+    """Add the records of a worker. Return how many bytes were taken, the numbers of the fingerprints that differ, and
+    the records of weights.
     """
     records = b"".join(each.slots() for each in given)
     taken, weights = fingerprints.add(worker, service, shard, NUMBERS, NUMBERS, records, named)

@@ -33,7 +33,7 @@ DTYPES = {2: "int8", 12: "float32", 13: "float64"}
 
 
 class Left(NamedTuple):
-    """The reading of a program's segment after its work, with its events, its sites and its report."""
+    """What a program left behind after its work: the reading of its segment, its events, its sites and its report."""
 
     reading: Reading
     events: list[dict[str, Any]]
@@ -69,7 +69,7 @@ def _left(process: Worker, prefix: str) -> Left:
 
 
 def places(known: list[Site | None], found: list[dict[str, Any]]) -> list[tuple[str, int, int, int]]:
-    """Kernel, layer, step and position of each checksum."""
+    """Return the kernel, the layer, the step and the position of each checksum."""
     result = []
     for each in found:
         site = known[each["site"]]

@@ -33,15 +33,16 @@ NOW = 100 * SECOND
 
 
 def off(checksum: int, by: float = 0.0, **values: Any) -> Tensor:
-    """A tensor of norm 1 whose sketch begins with `by`."""
+    """Return a tensor of norm 1. Its sketch is `by`, followed by zeros."""
     return Tensor(checksum, 1.0, (by, *(0.0,) * 15), **values)
 
 
 def chain(
     born: int | None = None, *, steps: int = 3, sites: Sequence[int] = (EMBED, NORM, SCORES, MLP), by: float = 0.5
 ) -> list[CheckedRecord]:
-    """Steps in which each site reads the output of the site before it; from the site `born` on, all outputs are
-    wrong."""
+    """Return the records of steps. Each site reads the output of the site before it; from the site `born` on, all
+    outputs are wrong.
+    """
     reported, at = [], 0
     for step in range(1, steps + 1):
         given = Tensor(1000 * step)

@@ -1,4 +1,4 @@
-"""Runs a command as in a container, without a container runtime: see `test_container.py`.
+"""Runs a command in the way that a container would, but without a container runtime: see `test_container.py`.
 
 When this module runs as a program in a new pid namespace, it sets up the rest of the container and execs the command.
 The container has its own /proc, a /dev/shm that another container may share, a root that is read-only except for some
@@ -62,7 +62,7 @@ def _contain(container: Container) -> None:
         isolation.bind(shm, "/dev/shm")
         isolation.read_only("/dev/shm", False)
     isolation.unprivileged(container.uid, container.uid, container.groups)
-    # Set again, because a change of the user cancels the signal that the parent's death sends.
+    # The signal must be set again: the kernel sends it when the parent dies, but a change of the user cancels it.
     isolation.done(isolation.libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0), "die with the test")
 
 

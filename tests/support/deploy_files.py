@@ -1,4 +1,4 @@
-"""What the files in deploy/ ask of Prometheus: the rules, and the expressions of the dashboard."""
+"""What the files in deploy/ tell Prometheus to compute: the rules, and the expressions of the dashboard."""
 
 from __future__ import annotations
 

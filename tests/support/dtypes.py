@@ -19,7 +19,7 @@ Array = npt.NDArray[np.void]
 
 @functools.cache
 def dtype(record: str) -> np.dtype[np.void]:
-    """Return the dtype of the struct with this name, which has no prefix: `dtype("summary")`."""
+    """Return the dtype of the struct with this name. The name has no prefix, as in `dtype("summary")`."""
     fields = fields_of(record)
     if not fields:
         raise KeyError(f"no shared struct is called {record!r}")

@@ -40,7 +40,8 @@ def drawn(step: int, of: int, epoch: int = EPOCH) -> bool:
 def word(epoch: int = EPOCH, *, holds: int = 50) -> tuple[bytes, int]:
     """Return the word of an epoch that is valid for `holds` seconds, and its offset in a segment.
 
-    An epoch may be valid for at most 60 seconds. Tests use less, because a worker's coarse clock is some ms behind.
+    An epoch may be valid for at most 60 seconds. Tests use a shorter time, because a worker's coarse clock is some
+    milliseconds behind.
     """
     until = (int(time.time()) + holds) % 2**32
     return struct.pack("<Q", until << 32 | epoch), _reader.CONTROL + field("control", "epoch")[0]

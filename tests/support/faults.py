@@ -52,7 +52,7 @@ def counts(of: Reading) -> dict[str, int]:
 
 
 def exact(of: Reading) -> dict[str, int]:
-    """Return the nonzero terms of the ledger, after checking each lane, the total, and the summaries."""
+    """Check each lane, the total and the summaries. Then return the terms of the ledger that are not zero."""
     for _, lane, _ in of.lanes:
         accounted = lane["summarized"] + sum(lane["rejected"]) + lane["open"] + lane["abandoned"]
         assert lane["begun"] - accounted in ((0,) if of.alive else (0, 1))
@@ -82,7 +82,8 @@ def program(compiled: Compile, name: str, *flags: str) -> Path:
     return compiled(name, (NATIVE / f"{name}.c", writer), *flags)
 
 
-# Builds a writer with named points (BRICK_POINT), which checks every few microseconds whether its segment still exists.
+# Builds a writer that has named points (BRICK_POINT), and that checks every few microseconds whether its segment still
+# exists.
 ALERT = ("-DBRICK_TEST_POINTS", "-DBRICK_LOOK_TICKS=UINT64_C(20000)")
 
 
@@ -93,7 +94,7 @@ def fault_at(
     log: int | None = None,
     of: str | None = None,
 ) -> dict[str, str]:
-    """Return an environment in which a program dies or gets a disk error at one effect on files (fault_at.c).
+    """Return an environment in which a program dies, or gets a disk error, at one of its effects on files (fault_at.c).
 
     `plan` is a plan of fault_at.c, such as "kill-after:17"; without a plan, nothing happens. If `under` is given, only
     effects on files below these paths count. If `of` is given, only effects with this name count. Each effect writes a
@@ -149,7 +150,8 @@ def _namespaces() -> bool:
 
 needs_namespaces = pytest.mark.skipif(not _namespaces(), reason="needs root and unshare, for a /dev/shm of its own")
 
-# The first lines of a program: the worker gets private mounts, and reads its own segments inside of these mounts.
+# The first lines of a program. They give the worker private mounts, and let it read its own segments inside of these
+# mounts.
 PRIVATE = f"""
 import ctypes, json, subprocess
 libc = ctypes.CDLL(None, use_errno=True)

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# the elements as unsigned integers of the same width, because numpy does not know some of these dtypes
+# An array that has the elements as unsigned integers of the same width. numpy itself does not know some of these
+# dtypes.
 Bytes = npt.NDArray[Any]
 
 CODES = {
@@ -273,14 +274,14 @@ class Variants:
         return found
 
     def siphash(self, words: Sequence[int], key: int) -> int:
-        """Return the SipHash-2-4 of whole words, by the C code."""
+        """Return the SipHash-2-4 of a message of whole words, computed by the C code."""
         self._native.siphash.restype = ctypes.c_uint64
         held = (ctypes.c_uint64 * len(words))(*words)
         return int(self._native.siphash(Key.of(key).words, held, ctypes.c_uint32(len(words))))
 
     def moved(self, tensor: Tensor, other: Tensor) -> int:
-        """Begin with one tensor and continue with another; return 0 (done), 1 (more pieces follow) or 2 (the tensor
-        moved).
+        """Begin a fingerprint with one tensor, and continue it with another. Return 0 (done), 1 (more pieces follow) or
+        2 (the tensor moved).
         """
         return int(self._native.moved(ctypes.byref(tensor), ctypes.byref(other)))
 

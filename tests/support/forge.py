@@ -1,7 +1,7 @@
 """Made-up segments: the stored golden segment, and changes of its bytes.
 
-This module computes the offsets only from the table of fields and the counts, as a second implementation of
-brick_layout_compute.
+This module computes the offsets itself, from nothing but the table of fields and the counts. So it is a second
+implementation of brick_layout_compute.
 """
 
 from __future__ import annotations
@@ -163,7 +163,9 @@ SPARSE = {"lanes": 1024, "paths": 65472, "names": 65472, "sites": 16384}  # the 
 
 
 def sparse(fd: int, service: str = "sparse") -> None:
-    """Turn a file into a segment of 392 KiB with the highest counts and opened lanes, which is otherwise empty."""
+    """Turn a file into a segment of 392 KiB. The segment has the highest counts and opened lanes, but is otherwise
+    empty.
+    """
     page = bytearray(empty(**SPARSE))
     put(
         page, "header", {"uuid": os.urandom(16), "service": service.encode(), "coordinates": b"", "index": -1, "pid": 0}
@@ -200,7 +202,9 @@ def _plain(value: Any) -> Any:
 
 
 def rows(array: dtypes.Array) -> list[dict[str, Any]]:
-    """Return a structured array as JSON; a field with many elements becomes its nonzero elements by index."""
+    """Return a structured array as JSON. Of a field with many elements, only the nonzero elements are returned, each
+    with its index.
+    """
     result = []
     for each in array:
         row: dict[str, Any] = {}

@@ -4,9 +4,10 @@ Owns: which process runs which test, and how its results come back. Must not kno
 
 The parent collects all tests once, forks the processes, hands out chunks of tests and reports the results. The parent
 runs no test itself, so it can fork at any time, for example to replace a process that crashed. A process requests the
-next chunk before it runs its last test, because a test's teardown depends on the next test.
+next chunk before it runs its last test: to tear down a test, pytest must know which test comes next.
 
-A value that a test file computes at its import is the same in all processes, so it cannot be a unique name.
+If a test file computes a value when it is imported, all processes get the same value. Such a value cannot be a unique
+name.
 """
 
 from __future__ import annotations

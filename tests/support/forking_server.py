@@ -125,7 +125,7 @@ def _worker() -> Callable[[], None]:
 
 
 def _worker_with_numpy() -> Callable[[], None]:
-    """Do the same as `_worker`, with numpy loaded, which takes ten times as long as the rest of a worker."""
+    """Load numpy, then do the same as `_worker`. The import takes ten times as long as the rest of a worker."""
     # numpy must start no threads, because a process with threads cannot fork safely
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     import numpy  # noqa: F401
@@ -134,21 +134,21 @@ def _worker_with_numpy() -> Callable[[], None]:
 
 
 def _worker_with_torch() -> Callable[[], None]:
-    """Do the same as `_worker`, with torch loaded, which takes two seconds."""
+    """Load torch, then do the same as `_worker`. The import takes two seconds."""
     import torch  # noqa: F401
 
     return _worker_with_numpy()
 
 
 def _worker_with_asyncio() -> Callable[[], None]:
-    """Do the same as `_worker`, with asyncio loaded, which takes eight times as long as the rest of a worker."""
+    """Load asyncio, then do the same as `_worker`. The import takes eight times as long as the rest of a worker."""
     import asyncio  # noqa: F401
 
     return _worker()
 
 
 def _worker_with_profiler() -> Callable[[], None]:
-    """Do the same as `_worker`, with profilers and traces loaded, which takes six times as long as the rest of a
+    """Load profilers and traces, then do the same as `_worker`. The import takes six times as long as the rest of a
     worker.
     """
     import json  # noqa: F401

@@ -1,7 +1,7 @@
 """A model of a lane in plain Python: the effect of each call on counters, totals and rings.
 
-The model follows brick_shm.h and brick_agent.h, and uses lists and dictionaries where the writer has linked nodes. One
-thread at a time uses the lane, and the test gives every time.
+The model follows brick_shm.h and brick_agent.h, and uses lists and dictionaries where the writer has linked nodes. Only
+one thread at a time uses the lane, and the test decides what the clock shows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class Frame:
 
 @dataclass
 class Stack:
-    """The open frames of one key; `refused` counts begins that got no frame: as spans nest, their ends come first."""
+    """The open frames of one key. `refused` counts the begins that got no frame. Spans are nested, so these spans end
+    before the others.
+    """
 
     frames: list[Frame] = field(default_factory=list)
     refused: int = 0
@@ -90,8 +92,8 @@ class Ring:
         return position == complement ^ U64 and self.holds(position)
 
     def free(self, counters: Counter[str], kept: int = 0) -> bool:
-        """Return whether more than `kept` slots are free; the writer reads the consumer's pair only if the last tail
-        that it knows leaves no room.
+        """Return whether more than `kept` slots are free. The writer reads the consumer's pair only if there is no room
+        according to the last tail that the writer knows.
         """
         if len(self.records) - self.tail + kept >= self.slots:
             if self.believed():
@@ -101,8 +103,9 @@ class Ring:
         return len(self.records) - self.tail + kept < self.slots
 
     def oldest(self) -> int | None:
-        """Return the position of the oldest record that a reader finds; a consumer writes the complement before the
-        position."""
+        """Return the position of the oldest record that a reader finds. The complement is the newer of the two words,
+        because a consumer writes it before the position.
+        """
         position, following = self.pair[0], self.pair[1] ^ U64
         if position <= following and self.holds(following):
             return following
@@ -308,7 +311,7 @@ class Lane:
         return outcome
 
     def _kept_free(self, part: int) -> bool:
-        """Return whether the event ring has room, apart from the part that is reserved for records of other kinds."""
+        """Return whether the event ring still has room after a part of it is reserved for records of other kinds."""
         return self.events.free(self.counters, -(-self.events.slots // part))
 
     def _wanted(self, kind: int, room: bool) -> bool:

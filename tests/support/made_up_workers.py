@@ -79,7 +79,9 @@ class MadeUp:
     def mark(
         self, name: str, unit: int, *, count: int = 1, layer: int = -1, below: int | None = None, size_bytes: int = 0
     ) -> int:
-        """Record a mark below a path, or below the open path; return the path of the mark, or 0 if there is no room."""
+        """Record a mark below a path; by default, this is the open path. Return the path of the mark, or 0 if there is
+        no room.
+        """
         parent = (self.stack[-1].path if self.stack else -1) if below is None else below
         path = CallPath(parent, self._name(name), layer, unit)
         number = self.interned.get(path)

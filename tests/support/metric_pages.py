@@ -44,7 +44,7 @@ def labels(of: Series, name: str) -> list[Mapping[str, Any]]:
 
 
 def get(address: str, target: str = "/metrics", *headers: str, method: str = "GET") -> Answer:
-    """Send a request to the TCP port of a daemon; if the headers have no Host, add the right one."""
+    """Send a request to the TCP port of a daemon. If no header is a Host, add one with the address of the daemon."""
     host, _, port = address.rpartition(":")
     hosts = () if any(each.startswith("Host:") for each in headers) else (f"Host: {address}",)
     sent = request(target, None, *hosts, *headers).replace(b"Host: brickd\r\n", b"").replace(b"GET", method.encode(), 1)

@@ -1,4 +1,4 @@
-"""Runs the C code of the reader while allocations fail (failing_malloc.c), and measures what the code does not free.
+"""Runs the C code of the reader while allocations fail (failing_malloc.c), and measures how much memory is never freed.
 
 Each function in `USES` first runs undisturbed. Then the function runs with its first allocation failing, then with its
 second, and so on. At the end, it runs undisturbed again. The program prints the result as a line of JSON.
@@ -72,7 +72,9 @@ def _segment() -> object:
 
 
 def _drained() -> object:
-    """Drain spans and events of two lanes into details and a spool, pass them on and publish the tails."""
+    """Drain the spans and the events of two lanes into details and into a spool. Read all results, and publish the
+    tails.
+    """
     with rings.rings(lanes=2) as made:
         made.path(0, _reader.UNIT_TICKS)
         for lane in range(2):

@@ -25,7 +25,7 @@ _BLOCK = re.compile(r"^( *)```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^ *```$", re.M
 _EXITS = re.compile(r" +# exits (\d+)$")
 # Commands that only a reader can run on their own machine; the tests skip them.
 _ELSEWHERE = ("docker", "install", "kubectl", "loginctl", "pip", "pipx", "sudo", "systemctl", "systemd-analyze")
-# These verbs change nothing, so they are repeated until they show the output of the page.
+# These commands change nothing. They are repeated until their output is the one that is on the page.
 _READING = re.compile(
     "curl |brickd (status|workers|bricks|tree|hang|stragglers|coverage|diff|weights|events|record .*--until-exit)"
 )
@@ -75,8 +75,8 @@ def commands(text: str) -> list[Command]:
 
 
 def stated(output: str) -> list[str]:
-    """Return the parts of an output that are the same in each run, without numbers: the first line, heads of tables,
-    problems.
+    """Return the parts of an output that are the same in each run: the first line, the heads of tables, and problems.
+    Numbers are replaced by #.
     """
     lines = output.splitlines()
     kept = [line for n, line in enumerate(lines) if n == 0 or line.startswith("! ") or re.match(r"[A-Z]{4}", line)]

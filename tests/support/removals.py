@@ -17,7 +17,7 @@ from brickd.shm import _reader
 from brickd.shm.segment_copy import Reading
 from brickd.shm.segment_files import find
 
-# Builds a writer that allows dead segments no share of /dev/shm, so that a new worker removes all of them.
+# Builds a writer in which dead segments may take no part of /dev/shm, so a new worker removes all of them.
 GREEDY = ("-DBRICK_TEST_POINTS", "-DBRICK_DEAD_SHARE=UINT64_MAX")
 RECORD = _reader.REMOVED_BYTES
 FULL = _reader.REMOVED_MAX * RECORD

@@ -22,8 +22,8 @@ SPAN, STEP, DEFER = _reader.KIND_SPAN, _reader.KIND_STEP, _reader.KIND_DEFER
 FINALIZE, MEASURED = _reader.KIND_FINALIZE, _reader.KIND_MEASURED
 Cursor = tuple[int, int, int, int, int]
 
-# The lowest number of ticks in each bucket except the lowest bucket: the least integer whose fourth power is at least
-# 2^(20 + bucket).
+# For each bucket except the lowest one, the smallest number of ticks that is in it: the least integer whose fourth
+# power is at least 2^(20 + bucket).
 _BUCKETS = np.array(
     [next(t for t in range(int(2 ** (5 + b / 4)) - 1, 2**63) if t**4 >= 2 ** (20 + b)) for b in range(1, 128)]
 )

@@ -11,8 +11,8 @@ Document = dict[str, Any]
 
 STARTS = 10
 
-# A round has ten spans, and ten deferred starts that a finalize closes. `rounds()` does the first round and prints the
-# segment; it returns when stdin closes.
+# A round has ten spans and ten deferred starts. One finalize closes all of the starts. `rounds()` does the first round
+# and prints the segment; it returns when stdin closes.
 ROUNDS = f"""
 b = brick.brick("b")
 def work():

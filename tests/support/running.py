@@ -46,8 +46,9 @@ class Running:
         return answer.document
 
     def once(self, target: str, so: Callable[[Any], bool]) -> Any:
-        """Query the daemon until the answer satisfies `so`; return that answer; the daemon works between the
-        queries."""
+        """Query the daemon until its answer satisfies `so`, and return this answer. Between the queries, the daemon
+        continues to work.
+        """
         (document,) = until(lambda: [found for found in [self.ask(target)] if so(found)])
         return document
 
@@ -100,7 +101,9 @@ UP = (*BRICKD, "up")
 
 
 def going(*arguments: str, under: Sequence[str] = (), **environment: str) -> Process:
-    """Start a verb that keeps running. `under` begins its command; if it is empty, the verb is forked."""
+    """Start a verb that keeps running. The words in `under` come before the command of the verb. Without them, the verb
+    is forked.
+    """
     if not under:
         return forking_parent().start(arguments, os.environ | environment)
     return _command([*under, *BRICKD, *arguments], environment)

@@ -85,7 +85,7 @@ def _remove(place: _Place, segments: list[str]) -> None:
 
 
 def forget_unused() -> None:
-    """Forget the unused directories: they belong to the process from which this one was forked; call this first."""
+    """Forget the unused directories, because they belong to the process that forked this process. Call this first."""
     _unused.clear()
 
 

@@ -1,4 +1,6 @@
-"""Serves the API in a thread of the test, with this machine's workers; and has valid and hostile clients."""
+"""Serves the API in a thread of the test, with this machine's workers. This module also has clients, both valid and
+hostile ones.
+"""
 
 from __future__ import annotations
 

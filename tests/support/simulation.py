@@ -1,8 +1,8 @@
 """Simulates writers and a daemon that fail in every possible way, in an order that a seed decides.
 
 Each writer makes the stores of the format one at a time, in a file in /dev/shm with its own lock. The daemon is
-brickd's real loop, reader and checkpoint. Each effect of the daemon goes through `Faults`, where writers continue,
-writes are cut short, disks are full, and daemons die. The same seed gives the same run.
+brickd's real loop, reader and checkpoint. Each effect of the daemon goes through `Faults`. There, writers may continue,
+a write may be cut short, a disk may be full, or the daemon may die. The same seed gives the same run.
 
 A writer follows brick_shm.h (tests/writer/test_lane_machine.py checks the agent against the same rules).
 """
@@ -397,8 +397,9 @@ class Faults:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), effect)
 
     def some(self, data: bytes) -> int:
-        """Return how many of the bytes are written; the number of random draws does not depend on the number of
-        bytes."""
+        """Return how many of the bytes are written. This draws one random number, no matter how many bytes there
+        are.
+        """
         return int(self.chance.random() * (len(data) + 1))
 
     def write_all(self, writes: list[tuple[int, int, bytes]]) -> dict[int, int]:
@@ -488,7 +489,8 @@ class World:
     names: dict[str, str] = field(default_factory=dict)
     copies: set[str] = field(default_factory=set)  # the names of files that are copies of segments
     copies_drained: set[str] = field(default_factory=set)
-    # How many details dead daemons, and the present one, have folded up to their last checkpoint, keyed by worker.
+    # How many details were folded up to the last checkpoint, keyed by worker: first by all daemons that have died, then
+    # by the present one.
     folded: Counter[str] = field(default_factory=Counter)
     folding: dict[str, int] = field(default_factory=dict)
 
@@ -628,7 +630,9 @@ class World:
         return any(each.segment.identifier == identifier for each in attached)
 
     def _missed(self, writer: Writer) -> bool:
-        """Return whether the daemon has not found the segment yet, and would miss it if the worker left it now."""
+        """Return whether the daemon has not found the segment yet. If the worker left the segment now, the daemon would
+        never see it.
+        """
         return self.daemon is not None and not self.has(writer) and not writer.vanished
 
     def reopen(self, lost: Writer) -> None:
@@ -721,7 +725,8 @@ class World:
     def copy(self) -> None:
         """Copy a segment; the name of the copy sorts before or after the original. No worker holds a lock on the
         copy."""
-        # Never copy a segment that is removed without a record: the copy would be the only count of its spans.
+        # Never copy a segment that was removed without a record. The copy would be the only place in which its spans
+        # are counted.
         there = [each for each in self.writers if not each.removed and (SHM / each.file).exists()]
         if not there:
             return
@@ -803,14 +808,15 @@ def judge_look(world: World, found: Survey, *, names: bool = True) -> None:
         writer = by_uuid[each.reading.uuid]
         assert each.ledger.spans["summarized"] <= writer.spans
         assert each.reading.deferred.get("started", 0) <= len(writer.history.starts)
-        # If the daemon drops a copy in favour of the worker's own file, the worker loses the name that its earlier
-        # segment had.
+        # The daemon may drop a copy and use the worker's own file instead. Then the worker loses the name that its
+        # earlier segment had.
         sure = not (writer.uncertain or world.damaged or writer.copied)
         if names and each.reading.alive and sure and world.has(writer):
             assert world.names.setdefault(writer.first, each.name) == each.name, "the live worker keeps the name"
     for uuid, begun in list(spans.items()):
         heir = by_uuid[uuid].heir.uuid.hex()
-        # if the worker was removed, the spans that are shown for its lost segment are not counted for the worker again
+        # If the worker's new segment was removed, only its lost segment is still shown. The spans of the lost segment
+        # must not be counted again in the record of the new one.
         if heir not in uuids:
             spans[heir] = spans.get(heir, 0) + begun
     for removed in found.removed:

@@ -10,13 +10,15 @@ from checked_record import CheckedRecord, Tensor
 FLOAT16, BFLOAT16, INT32 = 10, 11, 3
 _PLACES = np.arange(16)
 
-# The results that a worker may have for one input: in the usual order of additions, in two other orders, in the first
-# two orders with one flipped bit, and with one element far off.
+# The results that a worker may have for one input. USUAL, OTHER and THIRD come from three orders of additions. BIT and
+# OTHER_BIT are the first two of them with one flipped bit. FAR is far off in all elements.
 USUAL, OTHER, THIRD, BIT, OTHER_BIT, FAR = range(6)
 
 
 def tensor(content: int, what: int, **values: int) -> Tensor:
-    """Return an output: another order changes all elements of the sketch a little, a flipped bit changes one."""
+    """Return an output. Another order of additions changes all elements of its sketch a little; a flipped bit changes
+    only one.
+    """
     order = {USUAL: 0, BIT: 0, OTHER: 1, OTHER_BIT: 1, THIRD: 2, FAR: 0}[what]
     sketch = 0.2e-7 * order * (1 + (_PLACES * (content + 1)) % 3)
     if what in (BIT, OTHER_BIT):

@@ -160,7 +160,7 @@ def _sets() -> dict[str, list[str]]:
 
 
 def allowed(settings: Settings) -> set[str]:
-    """Return the system calls of SystemCallFilter=, and those that systemd adds for every program."""
+    """Return the system calls that SystemCallFilter= allows, together with those that systemd always allows."""
     sets = _sets()
 
     def expanded(names: Iterable[str]) -> set[str]:

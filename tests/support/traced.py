@@ -1,4 +1,4 @@
-"""Makes runs of traces from fingerprints alone, for comparisons; nothing is recorded."""
+"""Makes runs of traces that tests compare. The traces are made from fingerprints alone; nothing is recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Uses of the agent that mypy must accept in scripts/lint. This code is never run."""
+"""Code that uses the agent and that mypy must accept in scripts/lint. It is never run."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def by_place(a: int) -> int:
 
 
 class Integer:
-    """Stands for numpy's integers, for the type checker."""
+    """The type checker sees this class in place of numpy's integers."""
 
     def __index__(self) -> int:
         return 3
 
 
 class Float:
-    """Stands for numpy's floats, for the type checker."""
+    """The type checker sees this class in place of numpy's floats."""
 
     def __float__(self) -> float:
         return 3.0
@@ -60,7 +60,9 @@ class Model:
 
 
 class Parameters:
-    """Stands for torch's modules, for the type checker: each method has more parameters than the agent uses."""
+    """The type checker sees this class in place of torch's modules. Each method has more parameters than the agent
+    uses.
+    """
 
     def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, object]]:
         return iter([(prefix, None)])

@@ -38,8 +38,8 @@ def model(layers, elements=8):
 
 
 class Record(NamedTuple):
-    """The record of a weight, with its sequence number, and whether the generation comes from the host or the agent's
-    count.
+    """The record of a weight, with its sequence number. `counted` tells whether the agent counted the generation;
+    otherwise, the host gave it.
     """
 
     name: str

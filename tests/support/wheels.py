@@ -71,7 +71,9 @@ def install(programs: Path, folder: Path, *wanted: str) -> None:
 
 
 def outside() -> dict[str, str]:
-    """Return the environment variables, without those that give another Python access to this Python's packages."""
+    """Return the environment variables, except those through which another Python would find the packages of this
+    one.
+    """
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 

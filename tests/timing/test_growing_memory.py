@@ -25,7 +25,7 @@ Course = Callable[[float], float]
 
 
 def named(course: Course, minutes: float, thresholds: Thresholds = THRESHOLDS) -> list[list[Alarm]]:
-    """Return the alarms of each check, every ten seconds."""
+    """Return the alarms of each check. There is a check every ten seconds."""
     memory, worker = GrowingMemory(lambda pid: Room(1 << 30, "of a test")), MadeUp(service="api").worker("api/0")
     found = []
     for look in range(round(6 * minutes)):

@@ -16,7 +16,9 @@ SIX = [0.0] * 6
 
 
 def standing(row: Row, *others: Row) -> Standing:
-    """Return the result for the first row, compared with these other rows, or with four rows of zeros."""
+    """Return the result for the first row, compared with these other rows. If there are none, it is compared with four
+    rows of zeros.
+    """
     alike = [[0.0] * len(row)] * 4
     return Field({"it": row, **{f"other {n}": other for n, other in enumerate(others or alike)}}).standing("it")
 
@@ -49,7 +51,7 @@ def test_common_noise_is_the_median_step_between_neighbouring_slots() -> None:
 
 
 def test_slow_changes_are_hardly_noise() -> None:
-    """From each slot to the next, the values of the other rows rise by as much as the usual noise."""
+    """From slot to slot, the values of the other rows either rise or jump up and down, by the same amount."""
     rising = [-0.05, -0.03, -0.01, 0.01, 0.03, 0.05]
     jumping = [0.01, -0.01] * 3
     scores = [standing([0.5] * 6, *[other] * 4).score for other in (rising, jumping)]
@@ -112,7 +114,7 @@ def test_a_row_of_four_values_is_compared_and_one_of_three_is_not() -> None:
         "e": [None, 1, None, None, 1, 1],
     }
     assert Field(rows).excess == {"a": 0, "b": 0, "c": 0, "d": 1}
-    # If the row that has three values were included, there would be enough rows.
+    # The row `e` does not count, because it has only three values. With it, there would be enough rows.
     assert Field({name: rows[name] for name in "abe"}).excess == {}
 
 

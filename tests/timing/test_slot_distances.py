@@ -64,7 +64,9 @@ def test_calls_without_duration_are_not_compared_but_shorter_than_a_nanosecond_a
 
 
 def test_in_a_collective_the_distance_is_the_missing_share_of_waiting() -> None:
-    """The others wait 0.2 s in each call, and the last worker 0.1 s. In the first case, it makes one call a second."""
+    """The others wait 0.2 s in each call, and the last worker waits 0.1 s. The last worker makes one call a second in
+    the first case, and two calls a second in the second case.
+    """
     assert apart([(10, 2e9), (10, 2e9), (10, 1e9)], "collective") == pytest.approx([0, 0, 0.1])
     assert apart([(20, 4e9), (10, 2e9), (20, 2e9)], "collective") == pytest.approx([0, 0, 0.2])
 
@@ -82,8 +84,8 @@ def test_usual_calls_count_as_often_as_there_are_calls() -> None:
 
 
 def processor(calls: Sequence[tuple[int, float]], ran: Sequence[float]) -> list[float]:
-    """Return the processor time that each worker needs for its work, divided by the median; the one brick has these
-    calls and times.
+    """Return, for each worker, the processor time that it needs for its work, relative to the median. There is one
+    brick, with these calls and times.
     """
     shares = tuple(Share(f"api/{number}", count, ns, 0) for number, (count, ns) in enumerate(calls))
     slot = Slot(Moment(0, 0), Moment(LENGTH_NS, LENGTH_NS), {("api", "gemm"): shares}, {})

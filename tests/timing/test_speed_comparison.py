@@ -90,7 +90,7 @@ def test_differences_of_five_percent_matter_at_a_level_of_one_percent() -> None:
 @pytest.mark.parametrize("counts", [(CALLS_MIN, CALLS_MIN), (10, 2000), (300, 300)])
 @pytest.mark.parametrize("kind", DRAWS)
 def test_equal_groups_do_not_differ(kind: str, counts: tuple[int, int]) -> None:
-    """The test makes four comparisons of 100 bricks. By chance, only one of 100 such comparisons may report a
+    """The test makes four comparisons of 100 bricks. By chance, at most about one in 100 such comparisons reports a
     difference.
     """
     for seed in range(4):
@@ -244,7 +244,8 @@ def test_equal_times_by_different_clocks_do_not_differ(tick_ns: float, middle: f
     for other in (worker({"gemm": wide}), given_times(wide, tick_ns)):
         pair = only(paces([ticks], [other]))
         assert not pair.significant
-        # a factor of 4 is two octaves, so the boundaries of the buckets are the same
+        # the ticks of the two clocks differ by a factor of 4, which is two octaves, so the boundaries of their buckets
+        # are the same
         if tick_ns == 0.25 and middle > 50:
             assert pair.p_value == pytest.approx(1, abs=0.2)
 
@@ -306,7 +307,7 @@ def test_verdicts_do_not_depend_on_the_order_of_groups(
 @settings(deadline=None)
 @given(SPANS, SPANS, st.integers(0, 12), st.integers(0, 6))
 def test_scaling_all_times_changes_no_verdict(first: list[int], second: list[int], octaves: int, clock: int) -> None:
-    """The test scales the times in two ways: the ticks are longer, and there are more of them."""
+    """The test scales the times in two ways at once: each tick is longer, and each duration has more ticks."""
     short = only(paces([worker({"gemm": first})], [worker({"gemm": second})]))
     longer = [
         worker({"gemm": [ticks * 2 ** (octaves + clock) for ticks in each]}, 2**clock) for each in (first, second)

@@ -226,7 +226,9 @@ def test_every_seen_brick_is_in_exactly_one_count() -> None:
 
 
 def waiting(late: int, by: float) -> Made:
-    """Return a collective in which the wait of one worker is shorter, by this part of the usual wait."""
+    """Return a collective in which one worker waits less than the others. `by` is the part of the usual wait that is
+    missing.
+    """
     return replace(WAITS, factor=lambda worker, slot: 1 - by if worker == late else 1.0)
 
 
@@ -264,7 +266,7 @@ def test_a_wait_explained_by_more_work_names_no_worker() -> None:
 
 
 def reborn(looks: list[SlotLook], slot: int, worker: str = "api/5") -> list[SlotLook]:
-    """Return the same slots, but before this slot, the worker is another process."""
+    """Return the same slots. In those before this slot, another process is running under the worker's name."""
     before = Life("api", "another uuid")
     return [
         replace(each, lives={**each.lives, worker: before} if number < slot else each.lives)

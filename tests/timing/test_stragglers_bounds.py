@@ -19,7 +19,8 @@ from brickd.analysis.timing.worker_series import Life, SlotLook, SlotSide
 from brickd.base.timestamps import Moment
 from brickd.model.worker_totals import Slot
 
-# If the other four workers have the distances AROUND, the fifth worker has a score of exactly 5 or 2.5.
+# If the other four workers have the distances AROUND, a fifth worker with the distance SCORES_5 has a score of exactly
+# 5. With SCORES_HALF, it has 2.5.
 AROUND = (0.0, 0.0, -0.003, 0.003)
 SCORES_5, SCORES_HALF = 0.036364229536180195, 0.018182114768090098
 GEMM = About("api", "api/0", "gemm")
@@ -27,7 +28,7 @@ GEMM = About("api", "api/0", "gemm")
 
 @dataclass(frozen=True)
 class Side:
-    """The work of one worker in one brick in each slot, and its distance from the others."""
+    """One worker in one brick: its work in each slot, and its distance from the others."""
 
     apart: float | Sequence[float] = 0.0
     calls: int | Sequence[int] = 100
@@ -52,7 +53,9 @@ def judged(
     slots: int = 6,
     length_ns: int = 10 * SECOND,
 ) -> StragglerVerdict:
-    """Judge slots with this work; `waits` are collectives, and `named` are workers that were named before."""
+    """Judge slots with this work. The bricks in `waits` are collectives, and the workers in `named` were named
+    before.
+    """
     lives = {f"api/{number}": Life("api", f"uuid {number}") for number in range(max(map(len, bricks.values())))}
     categories = {("api", name): "collective" if name in waits else "FFN" for name in bricks}
     looks = []
@@ -116,7 +119,7 @@ def test_four_slow_slots_of_six_keep_a_worker_named_but_name_none() -> None:
     assert found(judged(unsteady)) == []
     assert reasons(judged(unsteady)) == [("gemm", "it is slow in only some of the slots")]
     assert found(judged(unsteady, named=[GEMM])) == [GEMM]
-    # A slot in which the distance is slightly more than half of the mean counts like the others.
+    # In one slot, the distance is slightly more than half of the mean. This slot counts like the others.
     assert found(judged({"gemm": first([1.0, 0.427, 1.0, 1.0, 0.43, 1.0])})) == [GEMM]
 
 
@@ -124,7 +127,7 @@ def test_four_slow_slots_of_six_keep_a_worker_named_but_name_none() -> None:
 def test_a_thousandth_of_the_time_names_a_worker_and_half_keeps_it_named(
     named: Sequence[About], median_ns: float
 ) -> None:
-    """The worker makes ten calls in ten seconds that take twice as long as the median."""
+    """The worker makes ten calls in ten seconds. Each call takes twice as long as the median."""
 
     def costs(mean_ns: float) -> StragglerVerdict:
         twice, equal = Side(math.log(2), 10, mean_ns), Side(0.0, 10, mean_ns)
@@ -239,7 +242,7 @@ def test_a_worker_late_in_several_collectives_is_named_in_the_costliest() -> Non
         (first(below(SCORES_HALF), AROUND), False),  # the others wait, but perhaps by chance
         (first(0.0), False),  # no worker waits
         (first(-0.9), False),  # the first worker waits for the others
-        # in the newest slots, the others wait, but less than the worker waited in the slots before
+        # in the first two slots, this worker waits; later, the others wait, but by less
         (first([-0.9, -0.9, 0.1, 0.1, 0.1, 0.1]), False),
         ([None, *[EQUAL] * 4], False),  # the first worker does not take part
         ([Side(0.9), EQUAL], False),  # with only two workers, nothing shows which one is late
@@ -251,7 +254,9 @@ def test_a_wait_corroborates_a_finding_from_half_of_the_score_on(wait: Sequence[
 
 
 def test_work_explains_a_wait_if_it_explains_half_of_it() -> None:
-    """The others wait half of the time. This worker works longer than they do, by a quarter of the time."""
+    """The others wait for this worker half of the time. This worker spends more time on its work than they do; the
+    difference is a quarter of the time.
+    """
 
     def works(mean_ns: float) -> StragglerVerdict:
         more = [Side(0.0, mean_ns=mean_ns), *[Side(mean_ns=2.5e7)] * 4]
@@ -272,13 +277,13 @@ def test_more_work_in_several_bricks_adds_up_and_the_largest_is_named() -> None:
 
     assert "100 ms/s more than others in b;" in works(1.5e7, 2e7, 1.9e7).passed[0].reason
     assert "100 ms/s more than others in c;" in works(1.5e7, 2e7, 2e7).passed[0].reason
-    # Work of which the worker does less is subtracted.
+    # If the worker does less of some work than the others, the difference is subtracted.
     assert found(works(0.0, 2e7, 2e7)) == [About("api", "api/0", "all_reduce")]
 
 
 def test_work_is_compared_with_the_median_of_all_others_including_idle_ones() -> None:
-    """Three of the other four workers do not do this work, so the median is 0, and all of the worker's work (a quarter
-    of the time) counts as additional.
+    """Three of the other four workers do not do this work, so the median is 0. All of this worker's work (a quarter of
+    the time) therefore counts as work that the others do not have.
     """
     seen = judged(
         {"gemm": [Side(mean_ns=2.5e7), Side(mean_ns=2.5e7), None, None, None], "all_reduce": first(0.5)},

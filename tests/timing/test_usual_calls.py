@@ -1,4 +1,4 @@
-"""The mean of the usual calls: how rare long calls affect it, and how far it is from the exact mean."""
+"""The mean of the usual calls: what a few long calls do to it, and how far it is from the exact mean."""
 
 from __future__ import annotations
 

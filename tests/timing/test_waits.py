@@ -41,7 +41,7 @@ def looks(fleet: Fleet, waited: Part, ran: Part = lambda worker, slot: 0.1, thre
 
 
 def at(worker: int, part: float, others: float = 0.02) -> Part:
-    """Return a function that gives one worker the first part, and all others the second part, with small noise."""
+    """Return a function of worker and slot. It gives one worker `part`, and all others `others`, with small noise."""
     chance = random.Random(worker)
     return lambda each, slot: (part if each == worker else others) + chance.uniform(-0.0004, 0.0004)
 
@@ -103,7 +103,9 @@ def test_a_worker_must_exceed_the_spread_of_the_others(apart: float, *, named: b
 
 
 def exactly(*workers: float | Sequence[float]) -> Part:
-    """Return a function that gives each worker its part, or its part for each slot, without noise."""
+    """Return a function that gives each worker its part of the time, without noise. A part is one number, or a number
+    for each slot.
+    """
 
     def part(worker: int, slot: int) -> float:
         given = workers[worker]
@@ -140,7 +142,7 @@ def test_four_waiting_slots_of_six_keep_a_worker_named_but_name_none() -> None:
     unsteady, others = [1.0, 0.427, 1.0, 1.0, 0.427, 1.0], (0.0,) * 4
     assert waiting(unsteady, *others) == []
     assert waiting(unsteady, *others, named=True) == ["api/0"]
-    # A slot in which the distance is slightly more than half of the mean counts like the others.
+    # In one slot, the distance is slightly more than half of the mean. This slot counts like the others.
     assert waiting([*unsteady[:4], 0.43, 1.0], *others) == ["api/0"]
 
 
@@ -197,7 +199,7 @@ def test_the_waiting_of_a_worker_that_came_later_is_compared_by_its_calls_in_a_s
         }
         return replace(each, lives={name: life for name, life in each.lives.items() if name != "api/2"}, bricks=bricks)
 
-    # waits that are 30 ms longer do not explain the slowness
+    # the worker waits 30 ms longer in each second than the others, which does not explain how slow it is
     found = [replace(each, processor={}) for each in looks(SLOW, exactly(0.2, 0.2, 0.23, 0.2))]
     assert names(judge([*map(without, found[:2]), *found[2:]]))[0] == ["api/2"]
 
@@ -216,8 +218,8 @@ def test_workers_without_known_waiting_are_counted() -> None:
 
 
 def test_a_cost_never_exceeds_the_wall_time() -> None:
-    """The worker makes 500 calls that take 400 ms instead of 4 ms. In a slot of 10 s, they take 200 s, because their
-    spans overlap.
+    """The worker makes 500 calls that take 400 ms instead of 4 ms. In a slot of 10 s, these calls take 200 s together,
+    because their spans overlap.
     """
     fleet = Fleet(workers=4, bricks={"gemm": Made(4_000_000, factor=slow(2, 9_900), calls=500)})
     for threads in (1, 3):
@@ -394,7 +396,9 @@ def alone(
     throttled: float | None = None,
     since: int = 0,
 ) -> StragglerVerdict:
-    """Return workers that wait for this share of each slot; from slot `since` on, `pinned` ones have one processor."""
+    """Judge workers that wait for this share of each slot. From the slot `since` on, the workers in `pinned` may use
+    only one processor.
+    """
     fleet, found, chance = Fleet(workers=workers, bricks={"gemm": Made(4_000_000)}), [], random.Random(1)
     for number, part in enumerate(waited):
         hosts = {
@@ -460,7 +464,9 @@ def test_configured_thresholds_apply_to_waiting_and_stragglers() -> None:
 
 
 def computing(busy: Callable[[int, int], float], factor: float = 1.2) -> list[SlotLook]:
-    """Return workers that only compute and wait; their calls are longer by a factor that depends on worker and slot."""
+    """Return the slots of workers that only compute and wait. Their calls take longer by a factor that depends on the
+    worker and the slot.
+    """
 
     def longer(worker: int, slot: int) -> float:
         return busy(worker, slot) * (factor if worker == 2 else 1.0)
@@ -488,7 +494,7 @@ def test_calls_longer_than_a_time_slice_are_compared_by_processor_time() -> None
 
 
 def apart(chance: random.Random) -> Callable[[int, int], float]:
-    """Return a random factor of 1 to 20 for each worker and slot."""
+    """Return a function that gives a random factor of 1 to 20 for each worker and slot."""
     factors = [[1 + 19 * chance.random() for _ in range(6)] for _ in range(4)]
     return lambda worker, slot: factors[worker][slot]
 
@@ -549,7 +555,9 @@ def busy(
     idle: float = 6,
     luck: float = 1,
 ) -> list[SlotLook]:
-    """Return four workers that compute, slowed by random factors of 2 to 6; one of them runs longer in one brick."""
+    """Return the slots of four workers that compute. Random factors of 2 to 6 slow them down, and one of them also
+    takes longer in one brick.
+    """
     chance = random.Random(seed)
     plain = {"attention": 2e6, "gemm": 3e6, "mlp": 1.5e6, "lm_head": 0.6e6}
     more = {name: factor if name == slow_brick else others_factor for name in plain}

@@ -302,8 +302,8 @@ def test_a_growth_that_was_not_measured_is_not_drawn() -> None:
 
 
 def watched(runs: int, named: int, wrong: int, *, slow: bool = True) -> dict[str, Any]:
-    """Return the row of `runs` services: in `named` of them, the slow worker was named, and in `wrong` of them, another
-    worker.
+    """Return the row of `runs` services. In the first `named` of them, the slow worker was named; in the last `wrong`
+    of them, another worker was named.
     """
     made = [stragglers.Run(Group(f"s{n}", n, (3, "mlp", 3.0) if slow else None)) for n in range(runs)]
     for run in made[:named]:

@@ -1,4 +1,6 @@
-"""`scripts/bench divergence`: what it knows about a fault, when a run is valid, and its attacks on recordings."""
+"""`scripts/bench divergence`: what it knows about a fault, when a run is valid, and how it tries to find tokens in
+recordings.
+"""
 
 from __future__ import annotations
 
@@ -237,7 +239,7 @@ def test_replicas_answer_report_being_struck_and_leave_no_file() -> None:
 
 
 def recorded(vocabulary: int, key: int) -> Recorded:
-    """Return a record for each token; if the key differs, only the statistics are the same."""
+    """Return a record for each token. With another key, everything except the statistics is different."""
     keyed, plain = np.random.default_rng(key), np.random.default_rng(1)
     return Recorded(
         keyed.integers(0, 2**64, (vocabulary, 3), np.uint64),

@@ -83,7 +83,7 @@ def test_the_outlier_of_a_diff_is_a_problem_and_its_first_difference_the_place()
     assert [(each["kind"], each["workers"]) for each in status["problems"]] == [("numbers", ["fleet/1"])]
     assert named_by_rows([Look(DURING, 4.0, status)], TRUTH) == (4.0, Site("layers.*.mlp", 2))
     assert with_rows(plain, diff(None)) == plain
-    # an answer without an outlier: two workers disagree
+    # an answer that names no outlier, because only two workers disagree
     assert with_rows(plain, diff("fleet/1") | {"outlier": None}) == plain
     assert with_rows(plain, {"error": "nothing is recorded"}) == plain
 
@@ -231,8 +231,9 @@ def test_a_run_without_torch_says_how_to_install_it(
 
 
 def table(*rows: tuple[int, int, int, int, int]) -> Table:
-    """Return rows of a site; each has its input, its output, the number of rows in its call, its history and its
-    shapes."""
+    """Return the rows of a site. Each row has its input, its output, the number of rows in its call, its history and
+    its shapes.
+    """
     found = np.zeros(len(rows), ROW)
     for number, (given, output, called, history, shapes) in enumerate(rows):
         found[number] = (0, 0, 0, called, 0, True, history, 0, 0, shapes, given, output)

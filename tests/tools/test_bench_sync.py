@@ -1,5 +1,5 @@
-"""`scripts/bench sync` compares its results with the claims of the older profiler, and each mode really does what is
-timed.
+"""`scripts/bench sync`: its goals are the claims of the older profiler, and each mode waits exactly as often as it
+should.
 """
 
 from __future__ import annotations

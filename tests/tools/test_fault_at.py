@@ -1,4 +1,4 @@
-"""The library that makes a program die at one of its effects on files acts only at that effect."""
+"""A library makes a program die at one of its effects on files. It acts only at this effect."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STEPS = (
 )
 TOLD = ["open new", "write new", "ftruncate new", "fsync new", "lock new", "rename kept"]
 TOLD += ["pwrite kept", "pwrite kept", "unlink old"]
-# the name and the content of the file after half of a write, keyed by the number of the effect
+# the name and the content of the file if only half of a write is done, keyed by the number of the effect
 HALF = {2: ("new", b"check"), 7: ("kept", b"checta"), 8: ("kept", b"checTAil")}
 LOCK, RENAME, UNLINK = 5, 6, 9
 
@@ -89,7 +89,7 @@ def start(folder: Path, environment: dict[str, str], *, log: int | None = None) 
 
 
 def errors(process: subprocess.Popen[str]) -> list[int]:
-    """Return the result of each step: 0, or an error."""
+    """Return the result of each step, which is 0 or the number of an error."""
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 0, stderr
     return [int(word) for word in stdout.removeprefix("begun ").split()]

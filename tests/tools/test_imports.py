@@ -71,7 +71,7 @@ def imports_and_classes(path: Path) -> tuple[list[ast.Import | ast.ImportFrom], 
     found = [*statements(ast.parse(path.read_text()).body)]
     imports = [node for node in found if isinstance(node, ast.Import | ast.ImportFrom)]
     classes = [node for node in found if isinstance(node, ast.ClassDef)]
-    # a nested name contains the name of its class, such as ExecutionNode.Layer
+    # Nested classes are not listed, because their full names contain the outer class, as in ExecutionNode.Layer.
     inner = {part for outer in classes for part in outer.body}
     return imports, [node.name for node in classes if node not in inner]
 
@@ -195,7 +195,7 @@ def test_a_pickle_uses_the_public_path_of_a_class() -> None:
 
 
 def test_a_pickle_from_before_the_modules_moved_can_be_loaded() -> None:
-    # Runs in a new process that imports nothing, so that only the pickle imports what it needs.
+    # This runs in a new process that has imported nothing. So the pickle itself must import what it needs.
     load = f"""
 import pickle
 old = pickle.load(open({str(ROOT / "tests/golden/agent-flat.pickle")!r}, "rb"))
@@ -229,7 +229,8 @@ def loaded_by_status() -> set[str]:
     return set(result.stdout.splitlines()[-1].split())
 
 
-# Prints a status, how many garbage collections it took, and whether a daemon in this process has the usual thresholds.
+# Prints a status. Then prints how many garbage collections this took, and whether a daemon in this process has the
+# usual thresholds.
 SEARCHES = """
 import gc, sys
 usual = gc.get_threshold()

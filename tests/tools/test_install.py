@@ -18,8 +18,8 @@ from conftest import ROOT
 
 pytestmark = pytest.mark.ci  # these tests check a script, not brickd
 
-# A Python for the tests: `-m venv` makes .venv without pip, and pip only writes a log. A build of `./$BLOCKS` starts a
-# child that only a signal ends.
+# A Python for the tests: `-m venv` makes .venv without pip, and pip only writes a log. If it is told to build
+# `./$BLOCKS`, it starts a child that runs until a signal ends it.
 PYTHON = """#!/bin/sh
 case "$*" in
 "-m venv "*) rm -rf .venv && mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;

@@ -88,7 +88,9 @@ def test_the_changes_of_c_are_these() -> None:
 
 
 def outcome(text: str, number: int, *arguments: int) -> object:
-    """Return the result of `over` in a source with all changes; only the change with this number is selected."""
+    """Return the result of `over`. Its source contains all changes, but only the change with this number is
+    selected.
+    """
     every = {site.place: site.place + 1 for site in python_sites.sites("brickd/x.py", text)}
     source = python_sites.changed("brickd/x.py", text, every)
     source = source.replace("from brickd._mutant import CHOSEN as _brickd_mutant", f"_brickd_mutant = {number}")

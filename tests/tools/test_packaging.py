@@ -1,4 +1,6 @@
-"""Both distributions have the same version, which the changelog knows, and wheels for the same versions of Python."""
+"""Both distributions have the same version, which fits the changelog. Their wheels are for the same versions of
+Python.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""scripts/sanitize: each deliberate fault changes a text that its source contains."""
+"""scripts/sanitize: the text that a deliberate fault replaces is really in the source."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_a_plan_depends_only_on_seed_and_number() -> None:
 
 @pytest.fixture
 def found(worker: Start, prefix: str) -> Found:
-    """Return brickd's numbers of a worker that recorded six spans, with deferred work that no daemon has read."""
+    """Return brickd's numbers for a worker that recorded six spans. No daemon has read its deferred work."""
     works: Worker = worker(
         """
         b = brick.brick("work")
@@ -207,7 +207,8 @@ def counted(low: int, high: int, service: str = "api") -> Counted:
 
 
 DONE = {"a": counted(4, 6), "b": counted(9, 9), "c": counted(2, 2), "d": counted(5, 8), "e": counted(3, 3, "batch")}
-# Two workers are listed individually, one is in no total, and three were merged, so that only their services are known.
+# Worker `a` is listed alone. Worker `b` was removed and is in no total. The other three were merged, so only their
+# services are known.
 SHOWN = Seen({"a": 7}, {"b": 10}, {"api": 9 + 2, "batch": 4}, {"api": 2, "batch": 1}, {"request": 20, "mlp": 5})
 APART, SUMS = "spans of each worker", "spans of workers not shown separately, by service"
 ADDED = "workers not shown separately, by service"

@@ -25,8 +25,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.usefixtur
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with wheels of this version and of the next, whose segments have the next minor version of the
-    format.
+    """Return a folder with wheels of two versions, this one and the next. Segments of the next version have the next
+    minor version of the format.
     """
     folder = tmp_path_factory.mktemp("wheels")
     trees = copied(folder / "this"), edited(copied(folder / "next"), NEXT, MINOR + 1)

@@ -84,7 +84,7 @@ def test_a_tensor_missing_in_a_fully_read_worker_is_a_difference() -> None:
     row = found["differing"][0]
     assert (row["generation"], row["checksum"], row["dtype"], row["shape"]) == (None, None, None, None)
     assert (row["checksum_against"], row["dtype_against"], row["shape_against"]) == (RIGHT, "float32", [8])
-    # The manifest may lack any number of tensors.
+    # It is no difference if the manifest lacks some of the tensors.
     assert states(against(manifest("a"), document([worker("api/0", 2)], held("a", "api/0"), held("x", "api/0")))) == [
         ("equal", 1, 0, 0, {"not in the manifest": 1})
     ]
@@ -116,7 +116,7 @@ def test_checksums_of_another_key_are_not_compared_and_refused_if_all_are() -> N
     assert found["not_comparable"] == {"key": 1}
     with pytest.raises(BrickdError, match=f"has key {KEY}, the workers' checksums have key {OTHER_KEY}: "):
         against(manifest("a"), document(workers[1:], tensors[1]))
-    # If a worker has no tensors, its key does not matter.
+    # A worker without tensors may have another key.
     assert states(against(manifest("a"), document([worker("api/1", 0, key=OTHER_KEY)]))) == [("unknown", 0, 0, 0, {})]
 
 

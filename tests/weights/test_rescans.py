@@ -1,4 +1,6 @@
-"""Workers that a finding names read their weights again: now, once for each finding, and at most once a minute."""
+"""If a finding names workers, they read their weights again: at once, only once for each finding, and at most once a
+minute.
+"""
 
 from __future__ import annotations
 

@@ -132,8 +132,8 @@ def test_the_same_change_in_all_workers_is_counted_and_no_damage() -> None:
 
 
 def test_a_restarted_worker_with_the_weights_of_the_others_is_equal() -> None:
-    """After a restart, the generations of a worker begin at one again. brickd reports no difference between
-    generations.
+    """After a restart, the generations of a worker begin at one again. If weights of different generations differ,
+    brickd reports no difference.
     """
     weighed = several("api/0", "api/1", "api/2")
     for name, generation in (("api/0", 2), ("api/1", 2), ("api/2", 1)):
@@ -353,7 +353,9 @@ def test_missing_tensors_are_reported_once_a_worker_has_read_everything() -> Non
 
 
 def lacking(*watched: int) -> MadeUpWeights:
-    """Return workers that watch the same tensors (four or more), and have read this number of them."""
+    """Return a worker for each of these numbers. It watches this number of tensors, and has read all of them. All
+    workers have their first tensors in common.
+    """
     weighed = MadeUpWeights()
     for number, count in enumerate(watched):
         add_to_all(weighed, (weighed.add(f"api/{number}", watched=count),), count)
@@ -480,7 +482,7 @@ def test_impossible_numbers_are_shown_unchanged() -> None:
 
 
 def placed(numbers: list[int], contents: list[int], rows: int, uses: int = 3) -> tuple[int, int, list[int]]:
-    """Return the result of storing two records of tensors with these indexes and contents."""
+    """Store two records of tensors, with these indexes and these contents. Return the result."""
     records = of_experts(2)
     wide = [array("Q", [0] * rows) for _ in range(3)]
     narrow = [array("I", [0] * rows) for _ in range(2)]
@@ -735,7 +737,7 @@ def test_tensors_read_only_at_load_are_counted_up_to_known_ones() -> None:
 
 
 def test_unreadable_tensors_never_exceed_unknown_ones() -> None:
-    # the worker's count of refused tensors includes tensors of its checksums
+    # the worker's count of refused tensors also includes tensors that were refused for checksums
     weighed = several(*THREE, watched=3, refused=9)
     add_to_all(weighed, ("api/0",), tensors=3)
     add_to_all(weighed, ("api/1",), tensors=2)

@@ -171,7 +171,7 @@ def test_equal_weights_lead_if_no_output_is_comparable() -> None:
 
 
 def test_steps_with_one_key_and_different_caches_are_no_divergence() -> None:
-    """Two decode steps have the same last token, and so the same key, but their caches differ."""
+    """Two decode steps have the same last token. They therefore have the same key, although their caches differ."""
     sides = [chain(born, sites=(SCORES, MLP)) + weights(norm=1) for born in (None, SCORES)]
     reported = compared(*sides, process=watched(1))
     assert (reported["evidence"], reported["verdict"], reported["diverged"]) == ("weights", "identical", 0)
@@ -268,7 +268,7 @@ pause()
 
 
 def records_in(path: Path) -> list[tuple[int, int]]:
-    """Return the positions of the chunks of records in a recording, and the lengths of their bodies."""
+    """Return, for each chunk of records in a recording, its position and the length of its body."""
     return [(at, len(body)) for kind, at, _, body in chunks(path) if kind == _reader.CHUNK_RECORDS]
 
 

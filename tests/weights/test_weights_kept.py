@@ -1,4 +1,4 @@
-"""The weights that a daemon knows are kept when it ends, and differences are reported."""
+"""When a daemon ends, the weights that it knows are kept. Differences between weights are reported."""
 
 from __future__ import annotations
 

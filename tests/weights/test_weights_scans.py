@@ -383,7 +383,7 @@ def test_an_engine_loads_its_weights_and_scans_them_in_slices(engine: Path, pref
 
 @pytest.mark.ci
 def test_without_a_period_a_scan_begins_after_200_times_its_duration(compiled: Compile, prefix: str) -> None:
-    # With a tensor of 8 MiB, 200 times the duration of a scan would be seconds.
+    # The tensor is small here. With the usual tensor of 8 MiB, 200 times the duration of a scan would take seconds.
     with running(program(compiled, "weights", *SCANS, "-DLARGE=4096")) as process:
         assert order(process, "l") == [5]
         order(process, "aw")  # send both commands at once, because a scan may take long on a busy machine

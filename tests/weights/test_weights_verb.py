@@ -273,8 +273,8 @@ def test_a_daemon_reports_differing_weights_on_its_own(worker: Start) -> None:
 def relayed(path: Path, after_order: Callable[[], None]) -> Iterator[None]:
     """Put a relay in front of the daemon's socket, so that the test does not depend on how long requests take.
 
-    The relay delays the answer to a POST until `after_order` has run. The next request gets the daemon's answer to the
-    first request, as of that moment.
+    The relay holds back the answer to a POST until `after_order` has run. At this moment, it sends the first request to
+    the daemon once more, and keeps the answer for the next request.
     """
 
     def passed_on(request: bytes) -> bytes:

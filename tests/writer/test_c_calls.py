@@ -1,4 +1,6 @@
-"""Calls to the writer that the extension seldom makes: at limits, while recording is off, without room."""
+"""Calls to the writer that the extension seldom makes: calls at limits, calls while recording is off, and calls for
+which there is no room.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Checksums of threads and forked children; refused checksums (no room, unreadable) are counted."""
+"""Checksums that threads and forked children record. Checksums that are refused (there is no room, or the tensor is
+unreadable) are counted.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Which checksums are recorded: those of whole steps, of the same steps in all workers, at all chosen sites."""
+"""Which checksums are recorded: a step is recorded as a whole, all workers record the same steps, and all chosen sites
+are recorded.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def test_an_invalid_rate_is_reported_and_nothing_recorded(worker: Start, prefix:
 
 
 def ask(prefix: str, rate: int, sites: int) -> int:
-    """Set the rate and the sites as a consumer does; return the number of checksums that were recorded before."""
+    """Set the rate and the sites as a consumer does. Return the number of checksums that had been recorded until
+    then.
+    """
     before = reading(prefix)
     at = {row[1]: row[2] for row in _reader.layout() if row[0] == "control"}
     with open(SHM / before.file, "r+b", buffering=0) as file:

@@ -1,4 +1,4 @@
-"""Tensors that checksums never read, and the key, without which checksums reveal nothing."""
+"""Two things: tensors that checksums never read, and the key. Without the key, checksums reveal nothing."""
 
 from __future__ import annotations
 
@@ -206,8 +206,8 @@ reported = fingerprint_fields(brick.fingerprint(y, key=key()))[0]
 """,
     )
     name = int((Path(os.environ["BRICKD_STATE_DIR"]) / "key").read_text()[32:], 16)
-    # The agent looks for the key at the first checksum, and at the first, second, fourth and eighth checksum after
-    # that.
+    # The agent looks for the key at the first checksum. After that, it looks again at the 1st, 2nd, 4th and 8th of the
+    # following checksums.
     assert [each["position"] for each in found] == list(range(7, 21))
     assert {f"{each['tensors'][0]['checksum']:016x}" for each in found} == {reported}
     assert found[-1]["tensors"][1]["dtype"] == 0

@@ -45,8 +45,9 @@ def library(compiled: Compile) -> Any:
 
 @pytest.fixture
 def planned(library: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan]:
-    """Return the plan for variables, as in `planned(LANES="2")`, and for settings, as in `planned(host={"lanes":
-    2})`."""
+    """Return a function that makes a plan from variables, as in `planned(LANES="2")`, or from settings of the host, as
+    in `planned(host={"lanes": 2})`.
+    """
 
     def plan(host: dict[str, Any] | None = None, **environment: str) -> Plan:
         with monkeypatch.context() as context:

@@ -1,4 +1,6 @@
-"""The epoch: repeated steps are sampled in time, and a worker without an epoch uses its clock."""
+"""The epoch: a step that is repeated is sampled within a limited number of epochs, and a worker that gets no epoch uses
+its clock.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,13 @@ from brickd.shm import _reader
 
 SETS, PROMPTS = 20, 10
 LAST = 2**32 - 1
-# The probability that a prompt is not sampled within the quantile. By chance, the test fails in at most 1 of 1,000
-# runs.
+# The probability that a prompt is not sampled within the quantile. It is so low that the test fails by chance in at
+# most 1 of 1,000 runs.
 MISSED = 0.001 / (SETS * PROMPTS)
 
 
 def quantile(of: int) -> int:
-    """Return the number of epochs after which a prompt is still unsampled only with this probability."""
+    """Return after how many epochs the probability that a prompt has never been sampled is at most `MISSED`."""
     return math.ceil(math.log(MISSED) / math.log(1 - 1 / of))
 
 
@@ -34,7 +36,9 @@ Drawn = Callable[..., list[list[int]]]
 
 @pytest.fixture
 def draws(compiled: Callable[..., Path], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Drawn:
-    """Return the indexes of the sampled requests, for each first epoch and each prompt of all sets."""
+    """Return a function. For each first epoch, it returns which requests of each prompt were sampled, for all prompts
+    of all sets.
+    """
     program = compiled("epochs", (ROOT / "tests" / "native" / "epochs.c", *WRITER))
     key = tmp_path / "key"
     key.write_text("0123456789abcdef8796a5b4c3d2e1f0fedcba9876543210")
@@ -125,7 +129,7 @@ def test_an_epoch_word_expires_and_is_ignored_if_far_in_the_future(
     assert epoch_of(0, 1_800_000_000) == 1_800_000_000 // _reader.EPOCH_SECONDS
 
 
-# The sampled steps identify the epoch.
+# One can tell from the sampled steps which epoch it is.
 STEPS = 200
 PROGRAM = f"""
 import numpy as np

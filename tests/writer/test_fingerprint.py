@@ -262,7 +262,7 @@ def test_length_dtype_and_key_are_part_of_the_checksum(variants: Variants) -> No
 
 @pytest.mark.parametrize("key", [0, 1, 2**64, 2**128 - 1])
 def test_no_two_words_of_the_first_blocks_have_the_same_weight(key: int) -> None:
-    """Among 4,096 random weights of 31 bits, two are equal with only one key of 256."""
+    """There are 4,096 random weights of 31 bits. Only with one key in 256 are two of them equal."""
     assert len(np.unique(weights(256, key))) == 256 * 16
 
 

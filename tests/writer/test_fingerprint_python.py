@@ -200,7 +200,9 @@ _pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes
 
 
 class Producer:
-    """Exports numpy's own capsule with some changed fields; like a torch tensor, it exports no buffer."""
+    """Exports the capsule that numpy makes, with some fields changed. Like a torch tensor, it does not export a
+    buffer.
+    """
 
     def __init__(self, of: Bytes, versioned: bool = True, **changes: int) -> None:
         self.of, self.versioned, self.changes = of, versioned, changes
@@ -258,7 +260,7 @@ def test_memory_pinned_for_a_device_is_readable() -> None:
 
 
 class Refusing(np.ndarray[Any, Any]):
-    """Refuses to export a buffer: numpy refuses datetimes, as other libraries refuse bfloat16."""
+    """Refuses to export a buffer. numpy does this for datetimes, and other libraries do it for bfloat16."""
 
     other: Any
 
@@ -475,7 +477,9 @@ def described(of: Bytes, major: int = 1, older: Table | None = None, answer: int
 
 
 def refusing(error: BaseException) -> Any:
-    """Return an object whose table of functions fails with this exception, because `fileno()` of its type raises it."""
+    """Return an object whose table of functions fails with this exception. A function in the table calls `fileno()` of
+    the type, which raises it.
+    """
 
     def fileno(array: Any) -> int:
         raise error
@@ -576,7 +580,9 @@ def test_no_attribute_of_a_non_tensor_is_accessed() -> None:
 
 
 class Learning(Producer):
-    """A torch tensor that requires gradients; its memory may hold its values with the opposite sign."""
+    """Imitates a torch tensor that requires gradients. If it is `negated`, its memory has its values with the opposite
+    sign.
+    """
 
     requires_grad = True
     negated = False

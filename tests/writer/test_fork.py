@@ -13,7 +13,8 @@ from brickd.shm.segment import open_segment
 
 pytestmark = pytest.mark.interpreter
 
-# Forks by Python, by the C library and by the system call itself. The interpreter lock is held, even in the child.
+# Three ways to fork: by Python, by the C library, and by the system call itself. The process holds the interpreter lock
+# meanwhile, so the child holds it, too.
 FORKS = {
     "python": "os.fork()",
     "libc": "ctypes.PyDLL(None).fork()",

@@ -1,4 +1,4 @@
-"""Names, paths and sites with colliding hashes: each has one index, whatever the order in which they come."""
+"""Names, paths and sites whose hashes collide. Each of them gets one index, in whatever order they come."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def order(process: Worker, text: str) -> int:
 
 @pytest.mark.parametrize("place", [7, 126])
 def test_colliding_names_each_have_a_stable_number(compiled: Compile, prefix: str, place: int) -> None:
-    """At the end of the table, the search continues at its beginning, where such names displace other names."""
+    """A search that reaches the end of the table continues at its beginning. There, such names displace other names."""
     chain = [name for at in (place, (place + 2) % 128, (place + 1) % 128, place) for name in names_at(at, 4)]
     names = [*dict.fromkeys(chain)]
     assert len(names) == 12
@@ -74,7 +74,9 @@ def key_of(layer: int, above: int) -> int:
 
 
 def layers_at(place: int, above: int) -> list[int]:
-    """Return the first layers in which the search for name 1 begins at this place of the table, or at the next two."""
+    """Return the first layers in which the search for name 1 begins at this place of the table, or at one of the next
+    two places.
+    """
     at = {(place + further) % PLACES["entries"] for further in range(3)}
     return [*itertools.islice((n for n in itertools.count() if place_of_key(key_of(n, above)) in at), 12)]
 
@@ -115,7 +117,7 @@ ROOT_KEY = 0xFFFF
 
 
 class Tables:
-    """The tables of names and paths in this process; calls `at` at each of their named points."""
+    """The tables of names and paths in this process. At each of the named points in their code, `at` is called."""
 
     def __init__(self, library: os.PathLike[str]) -> None:
         self._native = ctypes.CDLL(os.fspath(library))

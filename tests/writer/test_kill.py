@@ -24,7 +24,8 @@ from brickd.shm.segment_files import find
 SOURCES = (ROOT / "agent" / "src" / "writer").glob("*.[ch]")
 POINTS = sorted({name for source in SOURCES for name in re.findall(r'BRICK_POINT\("(\w+)"\)', source.read_text())})
 
-# For a worker that dies when it first reaches a point: how many spans are unpublished, summaries odd and records lost.
+# The worker dies when it first reaches a point. Each row has the numbers of unpublished spans, odd summaries (half
+# written) and lost records.
 IN_BEGIN = {"begun": (1, 0, 0), "open": (0, 0, 0)}
 IN_END = {
     "popped": (1, 0, 0),
@@ -37,8 +38,8 @@ IN_END = {
     "record_sequence": (0, 0, 1),
     "record_head": (0, 0, 1),
 }
-# For a worker that dies while it records an event, before the head moves: whether the event is complete in its slot,
-# and whether it is counted.
+# The worker dies while it records an event, before the head moves. Each row says whether the event is complete in its
+# slot, and whether it is counted.
 IN_EVENT = {
     "event": (False, False),
     "event_sequence": (False, False),
@@ -50,11 +51,11 @@ IN_REOPEN = {"bind", "leave", "moved", "next"}  # tested in test_lost.py, where 
 IN_REMOVAL = {"ended", "recorded"}  # tested in tests/daemon/test_removed.py
 
 
-# For a worker that dies while it records marks: how many marks are missing and how many summaries are odd. Each round
-# has three records, the third of which is a span.
+# The worker dies while it records marks. Each row has the numbers of missing marks and of odd summaries. Each round has
+# three records, the third of which is a span.
 IN_MARK = {"mark": (1, 0), "summary": (1, 0), "summary_odd": (1, 1)}
 
-# For a worker that dies while it records a checksum, which takes more than one slot: the same results as for an event.
+# The worker dies while it records a checksum, which takes more than one slot. The results are the same as for an event.
 IN_CHECKSUM = IN_EVENT | {"checked": (False, False)}
 
 
@@ -69,7 +70,9 @@ def left_by(compiled: Compile, point: str, at: int, of: str = "steps") -> None:
 
 
 def left_in_lane(prefix: str) -> tuple[dict[str, int], int, int]:
-    """Check the ring of a dead worker; return its ledger, its odd summaries and its lost records."""
+    """Check the ring of a dead worker. Return its ledger, the number of its odd summaries, and the number of its lost
+    records.
+    """
     dead = reading(prefix)
     assert not dead.alive
     ((number, lane, _),) = dead.lanes

@@ -53,8 +53,9 @@ TICKS = st.sampled_from([0, 1, 31, 32, 38, 39, 1000, 123456, -5]) | st.integers(
 
 
 def own_prefix() -> str:
-    """Return a prefix of this process; a module constant would be the same in all processes that are forked for
-    tests."""
+    """Return a prefix that only this process has. A constant of the module would not do: all processes that are forked
+    for tests would have the same.
+    """
     return f"{sandbox.PREFIX}lane-{os.getpid()}-"
 
 
@@ -503,7 +504,7 @@ def run(machine: type[LaneMachine], examples: int, steps: int, *phases: Phase) -
 
 @pytest.mark.ci
 def test_a_lane_behaves_like_its_model(machine: type[LaneMachine]) -> None:
-    # without the shrinking of failures, which takes minutes: the slow test shrinks them
+    # A failure is not shrunk to a smaller example here, because this takes minutes. The slow test does this.
     run(machine, settings().max_examples, 40)
 
 

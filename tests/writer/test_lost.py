@@ -457,7 +457,7 @@ pause()
 
 
 def scribble(fd: int, chance: random.Random, lanes: int) -> None:
-    """Write any bytes at any position, as a hostile consumer could, but never the flag that turns recording off."""
+    """Write any bytes at any position, as a hostile consumer could. But never set the flag that turns recording off."""
     at = chance.randrange(CONTROL + 4, CONSUMERS + 64 * lanes)
     os.pwrite(fd, chance.randbytes(min(chance.randrange(1, 200), CONSUMERS + 64 * lanes - at)), at)
     os.pwrite(fd, struct.pack("<I", chance.getrandbits(32) & ~1), CONTROL)

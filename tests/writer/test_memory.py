@@ -1,5 +1,6 @@
-"""If memory or space of any kind is missing, the host continues unharmed, the agent prints one line, and losses are
-counted."""
+"""If memory or space of any kind runs out, the host continues unharmed. The agent prints one line, and losses are
+counted.
+"""
 
 from __future__ import annotations
 
@@ -139,7 +140,7 @@ sys.exit(6 if any("/dev/shm/" in each for each in kept) else 5)
 
 
 def test_each_block_of_names_has_memory_before_its_first_write(worker: Start, prefix: str) -> None:
-    """Without memory, writing a name would end the host."""
+    """If a page has no memory yet and there is none left, writing a name to it would end the host."""
     block = 4_096  # the block that has the first name of the segment
     source = f"for n in range({block + 4}):\n    with brick.span(f'name {{n}}'): pass\npause()"
     process = worker(source, BRICKD_NAMES=str(2 * block))
@@ -153,7 +154,7 @@ def test_each_block_of_names_has_memory_before_its_first_write(worker: Start, pr
 
 
 def test_each_block_of_summaries_has_memory_before_its_first_write(worker: Start, prefix: str) -> None:
-    """Without memory, a write into the file ends the host when /dev/shm is full."""
+    """If /dev/shm is full, a write to a page that has no memory yet ends the host."""
     process = worker(f"for n in range({BLOCK + 4}):\n    with brick.span(f'path {{n}}'): pass\npause()")
     process.paused()
     (file,) = SHM.glob(prefix + "*")
@@ -549,8 +550,8 @@ def kills(group: Path) -> int:
 
 
 def test_a_full_memory_cgroup_stops_the_recording_and_not_the_host(worker: Start, prefix: str, group: Path) -> None:
-    # The agent leaves 1 MiB to its host. If the agent left only 0.5 MiB, the host itself sometimes exceeded the limit,
-    # and the kernel killed it.
+    # The agent leaves 1 MiB to its host. With only 0.5 MiB, the host itself sometimes exceeded the limit and was killed
+    # by the kernel.
     process = worker(JOINING + "fill(1 << 20)\n" + HOST, GROUP=str(group))
     unharmed(process, "/dev/shm or the memory cgroup is full")
     assert kills(group) == 0

@@ -36,10 +36,11 @@ def commands(name: str) -> list[str]:
 
 
 def after(lines: tuple[str, ...]) -> Path:
-    """Return a copy of the distribution in which these commands have run; it is stored like compiled files.
+    """Return a copy of the distribution in which these commands have run. Other tests use the same copy, as they do
+    with compiled files.
 
-    If several examples begin with the same commands, these run only once; then each example has its own copy of the
-    files that change.
+    If several examples begin with the same commands, these commands run only once. After that, each example has its own
+    copy of the files that change.
     """
 
     def make(folder: Path) -> None:
@@ -60,7 +61,7 @@ def after(lines: tuple[str, ...]) -> Path:
 def example(compiled: Compile) -> Example:
     """Run the commands in the head of an example, and return the output of the last command.
 
-    The segment of an engine that ends by itself is kept for the test.
+    An engine that ends by itself would remove its segment. Here, the segment is kept for the test.
     """
 
     def run(name: str) -> str:
@@ -84,7 +85,7 @@ def test_the_engine_example_builds_as_documented_and_counts_every_span(
     assert example(name) == "200 requests, 4 failed\n"
     got = reading(prefix)
     assert got.service == "engine"
-    # A failing request fails in the norm of the first layer. All spans that were open then must have ended.
+    # If a request fails, it fails in the norm of the first layer. All spans that are open at this moment must end.
     layers: dict[tuple[str, ...], int] = {
         ("request", f"{brick}[{n}]"): 196 for n in range(4) for brick in ("norm", "gemm")
     }

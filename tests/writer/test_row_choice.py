@@ -1,4 +1,6 @@
-"""All workers choose the same rows, by content and epoch, and record each row together with its input row."""
+"""All workers choose the same rows, which depend on the content and the epoch. Each row is recorded together with its
+input row.
+"""
 
 from __future__ import annotations
 
@@ -165,8 +167,9 @@ result = [chosen(each).count for each in (x, padded, gone)]
 
 
 def test_exactly_4096_rows_are_looked_at_the_first_positions_of_each_sequence(run: Run) -> None:
-    """Reading any other row would end the worker. All rows except the last are equal, so the search does not end
-    early."""
+    """If a row beyond the 4,096 were read, the worker would die. All rows except the last one are equal, so the search
+    cannot end early.
+    """
     reported, _ = run(
         """
 PAGE = mmap.PAGESIZE

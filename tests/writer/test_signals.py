@@ -139,7 +139,7 @@ def test_a_fork_in_a_handler_during_deferred_work_keeps_all_ledgers_exact(compil
             plain, own = (
                 [("defer", (name,)), ("measured", None), ("finalize", None)] for name in ("plain", "interrupting")
             )
-            # If a child is forked before the record begins, the child writes the whole record itself.
+            # If a child is forked before the record begins, the child also writes the whole record.
             assert found == plain * 2 if each.alive else found in (own, plain + own)
         process.go()
         assert process.end() == 0

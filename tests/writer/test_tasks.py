@@ -169,7 +169,7 @@ def test_a_thread_that_ends_with_a_span_open_abandons_it(worker: Start, prefix: 
 def test_a_multiprocessing_child_that_ended_cleanly_leaves_nothing(
     prefix: str, tmp_path: Path, method: str, early: str
 ) -> None:
-    # a file, because multiprocessing imports the program again in a child that it does not fork
+    # The program is in a file: if multiprocessing does not fork a child, the child imports the program again.
     program = tmp_path / "program.py"
     program.write_text(
         f"""

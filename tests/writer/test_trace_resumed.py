@@ -1,5 +1,6 @@
-"""`@brick.trace` of generators and coroutines: the time of a span includes the waits, or only the time that they
-run."""
+"""`@brick.trace` of generators and coroutines: a span either includes the waits, or has only the time in which they
+run.
+"""
 
 from __future__ import annotations
 
@@ -188,8 +189,8 @@ def test_a_task_cancelled_inside_a_span_leaves_nothing_open(worker: Start, prefi
         assert log == ["cancelled"] * 100
         """,
     )
-    # Without waits, `inner` is still open when the first resumption of `waits` ends. So `inner` is then counted as
-    # abandoned, and its later end as unmatched.
+    # If waits are not included, `inner` is still open when the first resumption of `waits` ends. At this moment,
+    # `inner` is counted as abandoned. Its later end is counted as unmatched.
     wanted = (
         {"begun": 200, "summarized": 200}
         if waits

@@ -216,8 +216,8 @@ class Part(Module):
 
 
 def test_a_tensor_replaced_in_its_module_is_watched_there(worker: Start, prefix: str) -> None:
-    """torch replaces tensors when a model is loaded or converted, because it does not swap tensors that have weak
-    references.
+    """torch can swap the contents of two tensors only if neither has weak references. Otherwise, it replaces a tensor
+    when a model is loaded or converted.
     """
     got, records, results, reported = left_by(
         worker,

@@ -67,7 +67,9 @@ def native(compiled: Compile) -> Any:
 
 
 def place(native: Any, name: str) -> Place:
-    """Return the rest of a name without its numbers, and the layer and the position that the numbers give."""
+    """Take the numbers out of a name. Return the rest of the name, and the layer and the position that the numbers
+    stand for.
+    """
     text = name.encode()
     left, weight = ctypes.create_string_buffer(len(text) + 1), Weight()
     length = native.brick_weight_site(text, ctypes.c_size_t(len(text)), left, ctypes.byref(weight))
@@ -123,7 +125,7 @@ parts = st.sampled_from(["layers", "h", "blocks", "experts", "expert", "mlp", "w
     st.lists(parts, min_size=1, max_size=9).map(".".join) | st.text(max_size=60).filter(lambda text: "*" not in text)
 )
 def test_no_two_names_have_the_same_place(native: Any, name: str) -> None:
-    """The name can be rebuilt from its rest, layer and position, so no two names become equal."""
+    """A name can be rebuilt from its rest, layer and position. So no two names have all three in common."""
     try:
         name.encode()
     except UnicodeEncodeError:

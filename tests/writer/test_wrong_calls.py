@@ -15,7 +15,7 @@ brick.init(service="first", worker=0)
 p = brick.BrickProfiler.enabled()
 p.enable_graph()
 """
-# Each row has a call, the line that it writes after "brickd: ", and the kind of loss that counts it.
+# Each row has a call, the line that it writes after "brickd: ", and the kind of loss under which it is counted.
 CALLS = {
     "brick.transfer('UP', 64)": ('a direction must be "H2D", "D2H" or "D2D", not \'UP\'', "marks"),
     "brick.brick('')": ("a name must have at least one character, not ''", "names"),
