@@ -88,8 +88,8 @@ def test_a_command_that_takes_no_recording_is_not_shown_for_one(text: str) -> No
 # This list is written by hand. If it came from the table of verbs, a verb that is missing in the table would be missing
 # here, too.
 TAKE_RECORDINGS = (
-    "bricks", "coverage", "diff", "events", "export", "hang", "inspect", "roofline", "source", "spans", "status",
-    "stragglers", "tree", "weights", "workers",
+    "bricks", "coverage", "diff", "events", "export", "hang", "history", "inspect", "roofline", "source", "spans",
+    "status", "stragglers", "tree", "weights", "workers",
 )  # fmt: skip
 
 
