@@ -1,4 +1,4 @@
-"""`scripts/bench agent`: what a span costs a worker: time, instructions, memory, import."""
+"""`scripts/bench agent`: what a span costs a worker in time, instructions and memory, and what the import costs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HELP = "spans against the compiled control and against other tools; memory; impo
 
 
 def run(place: Workplace, quick: bool) -> Report:
-    """Measure. Times come first, while no other process of this run works."""
+    """Measure. The times are measured first, when no other process of this run is working."""
     clock = place.ask("clock")
     compile_control(place.folder, clock)
     times = spans.timed(place, clock == cases.TSC, rounds=100 if quick else 400)

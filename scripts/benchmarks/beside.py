@@ -1,4 +1,4 @@
-"""A valid worker that continuously submits work to a device and counts it.
+"""A correct worker that submits work to a device all the time and counts how often.
 
 `python -m benchmarks.beside` prints a line when it begins to record. When it gets a line on stdin, it stops and prints
 the number of its deferred starts. The program ends when stdin is closed.
@@ -14,7 +14,7 @@ _STARTS, _PAUSE_SECONDS = 20, 0.01
 
 
 def main() -> None:
-    """Make about 2,000 deferred starts a second, which fill a ring of the default size in two seconds."""
+    """Make about 2,000 deferred starts a second. They fill a ring of the default size in two seconds."""
     import brick_agent as brick
 
     if not brick.init(SERVICE):

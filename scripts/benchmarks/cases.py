@@ -1,4 +1,4 @@
-"""Our ways to record a span from Python, and the controls.
+"""The cases that record a span with brickd from Python, and the control cases.
 
 The measurements of time and of instructions select these cases by name. `span_cases` opens a segment in this process
 and consumes its records, because the ring would be full after 4,096 spans. The cases of other tools are in `peers`.
@@ -71,7 +71,7 @@ class _Consumer:
         os.pwrite(self._fd, struct.pack("<I", _reader.CONTROL_OFF), CONTROL_OFFSET)
 
     def usual(self) -> None:
-        """Record without span detail, as by default."""
+        """Record spans without their details. This is the default."""
         os.pwrite(self._fd, struct.pack("<I", 0), CONTROL_OFFSET)
 
 
@@ -91,7 +91,7 @@ def _empty_case() -> Case:
 
 
 def span_cases() -> list[Case]:
-    """Return the cases of brickd's spans and the controls; the modules compiled from control.c must be importable."""
+    """Return brickd's cases and the control cases. The modules compiled from control.c must be importable."""
     consumer = _opened()
     b, outer = brick.brick("b"), brick.brick("outer")
 
@@ -123,7 +123,7 @@ def span_cases() -> list[Case]:
 
 
 def off_cases() -> list[Case]:
-    """Return the cases that measure the remaining cost if BRICKD=0 was set before Python started."""
+    """Return the cases that measure what a span still costs if BRICKD=0 is set before Python starts."""
     if os.environ.get("BRICKD") != "0":
         raise RuntimeError(f"BRICKD is {os.environ.get('BRICKD')!r}, expected '0'")
     return [Case(OFF_ENVIRONMENT, "with b: pass", {"b": brick.brick("b")}), _empty_case()]

@@ -31,7 +31,7 @@ def _anything(_: str) -> str:
 
 @dataclass(frozen=True)
 class Command:
-    """A command and the check of its output; `problem` returns what is wrong with the output, or ""."""
+    """A command and the check of its output. `problem` returns what is wrong with the output, or "" if nothing is."""
 
     name: str
     arguments: Sequence[str]
@@ -71,7 +71,7 @@ def run(place: Workplace, quick: bool) -> Report:
 
 
 def walls(place: Workplace, commands: Sequence[Command], rounds: int) -> list[dict[str, Any]]:
-    """Return a row for each command; each round runs all commands in a shuffled order."""
+    """Return one row for each command. Each round runs every command once, in random order."""
     times: dict[str, list[float]] = {command.name: [] for command in commands}
     problems: dict[str, str] = {}
     environment = {key: value for key, value in place.environment.items() if not key.startswith("PYTHON")}

@@ -23,7 +23,7 @@ BRICKD = "brickd"
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A case, the reference case, and the goal for their ratio, if it has one."""
+    """A case, the case that it is compared with, and the goal for the ratio of the two, if there is one."""
 
     case: str
     reference: str

@@ -4,8 +4,8 @@
  *
  * Each worker answers requests that come at random times: four bricks that compute for about 1 to 4 ms each. Each
  * duration is drawn from a lognormal distribution with a width of 5 %. SLOW_WORKER computes longer by PER_MILLE in the
- * second brick. If PINNED_CPU is 0 or more, SLOW_WORKER computes as long as the others, but may use only that
- * processor.
+ * second brick. If PINNED_CPU is 0 or more, SLOW_WORKER computes as long as the others, but it may run on that
+ * processor only.
  */
 #include "brick_agent.h"
 #include "crew.h"

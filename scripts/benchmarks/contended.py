@@ -1,9 +1,9 @@
 """Does brickd name the slow or pinned worker, and no other worker, on busy processors?
 
 Each run is a service of four processes that answer requests at random times. In one kind of run, a worker takes twice
-as long in one brick. In the other kinds, a worker takes 20 % longer, a worker may use only one processor, or no worker
-is slow. The services of a batch share the processors with `load` processes that only compute. Other work on this
-machine adds to the load, so the report also has the measured load.
+as long in one brick. In the other kinds, one worker takes 20 % longer in this brick, one worker may use only one
+processor, or no worker is slow. The services of a batch share the processors with `load` processes that only compute.
+Other work on this machine adds to the load. Therefore the report also has the load that was measured.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Run:
 
     Attributes:
         slow: the index of the slow or pinned worker.
-        named_s: the time from its start until it was named, with the right brick.
-        wrong: reports that name another worker or brick.
+        named_s: the time from the start of the service until brickd named this worker with the right brick.
+        wrong: the reports that named another worker or another brick.
     """
 
     service: str
@@ -71,7 +71,7 @@ class Run:
         return self.named_s is not None and self.named_s <= WITHIN_SECONDS
 
     def note(self, worker: str, brick: str, now: float) -> None:
-        """Record that a worker was named. An empty brick means that the worker waits for a processor."""
+        """Record that a worker was named. If the brick is empty, the worker is waiting for a processor."""
         right = {"pinned": "", "nobody slow": None}.get(self.kind, BRICK)
         if (worker, brick) != (f"{self.service}/{self.slow}", right):
             self.wrong.add(f"{worker} in {brick}" if brick else f"{worker} waits")
@@ -122,7 +122,9 @@ def _watch(place: Workplace, daemon: Running, batch: Sequence[Run], load: int) -
 
 @contextmanager
 def _busy(load: int) -> Iterator[None]:
-    """Run `load` busy processes on all processors, and some more on the processor of pinned workers."""
+    """Run `load` busy processes that may use all processors, and some more that use only the processor of pinned
+    workers.
+    """
     loop = ("sh", "-c", "while :; do :; done")
     pinned = ("taskset", "-c", str(_PINNED_CPU), *loop)
     processes = [subprocess.Popen(command) for command in (*[loop] * load, *[pinned] * _ON_PINNED)]

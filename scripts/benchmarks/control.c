@@ -1,5 +1,5 @@
-/* control.c - the least that a span costs in any C extension: the calls and the two clock reads of brick_agent, without
- * storing anything.
+/* control.c - the smallest cost that a span can have in any C extension. It makes the calls and the two clock reads of
+ * brick_agent, but stores nothing.
  *
  * The functions are called in the same way as those of agent/src/python/functions.c: __enter__ and __exit__ are
  * descriptors that return an existing object and are called by vectorcall; start is METH_NOARGS, stop is METH_FASTCALL
@@ -29,7 +29,7 @@
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *manager; /* the object that __enter__ and __exit__ return; NULL except in a brick */
+    PyObject *manager; /* returned by __enter__ and __exit__; NULL, except in a brick */
 } Control;
 
 static PyTypeObject *brick_type, *span_type, *manager_type;
@@ -74,7 +74,7 @@ static PyObject *brick_stop(PyObject *self, PyObject *const *args, Py_ssize_t gi
     Py_RETURN_NONE;
 }
 
-/* Take the arguments and return the results of start_brick and stop_brick, without any effect. */
+/* These functions take the arguments and return the results of start_brick and stop_brick, but do nothing. */
 static PyObject *brick_start_brick(PyObject *self, PyObject *id) { return Py_NewRef(self); }
 
 static PyObject *brick_stop_brick(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)

@@ -15,10 +15,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Tells all processes to end; in shared memory. */
+/* This is set to tell all processes to end. It is in shared memory. */
 static atomic_int *over;
 
-/* Runs one process: `prepare` returns whether it is ready, `work` runs until `over`. */
+/* Runs one process: `prepare` returns whether the process is ready, and `work` runs until `over` is set. */
 static int crew_member(uint32_t number, const int ready[2], const int go[2], int (*prepare)(uint32_t),
                        void (*work)(uint32_t))
 {
@@ -30,12 +30,13 @@ static int crew_member(uint32_t number, const int ready[2], const int go[2], int
     if (!prepare(number) || write(ready[1], ".", 1) != 1)
         return 1;
     close(ready[1]);
-    if (read(go[0], &byte, 1) == 0) /* the end of the pipe: all other processes are ready, so begin */
+    if (read(go[0], &byte, 1) == 0) /* the pipe has ended, so all are ready: begin */
         work(number);
     return 0;
 }
 
-/* Forks the processes and waits until they end. Returns the exit code, also in each forked process. */
+/* Forks the processes and waits until they end. Returns the exit code, both in this process and in each forked
+ * process. */
 static int crew(uint32_t members, int (*prepare)(uint32_t), void (*work)(uint32_t))
 {
     int ready[2], go[2];

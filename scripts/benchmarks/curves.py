@@ -39,7 +39,7 @@ _STYLE = """
 
 
 def svg(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, object]) -> str:
-    """Return the picture of the rows of LOADS in their order, without skipped rows."""
+    """Draw the rows, which are in the order of LOADS. Rows that were skipped are left out."""
     title = "The daemon's share of a core, in percent"
     measured = [(load, row) for load, row in zip(LOADS, rows, strict=True) if row["skipped"] is None]
     parts = [

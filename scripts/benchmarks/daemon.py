@@ -16,7 +16,7 @@ HELP = "the share of a core that the daemon takes, idle and under load; its memo
 
 
 def run(place: Workplace, quick: bool) -> Report:
-    """Measure. The drain comes first, while no daemon of this run works."""
+    """Measure. The drain is measured first, when no daemon of this run is working."""
     windows = Windows(3, 1) if quick else Windows(5, 3)
     span = f"{windows.count} windows of {windows.seconds:g} s"
     drain = _drained(place, rounds=30 if quick else 100)

@@ -1,8 +1,8 @@
 """Silent faults in a worker's numbers: in a weight in memory, or in an operator's output.
 
-Owns: the faults, drawn from a seed. Each fault knows its worker, and the first tensor or operator run that differs.
-Must not know: brickd, how a fault is found. Invariants: a fault never changes the inputs of an operator, so the
-difference begins in its output; all earlier outputs are equal.
+Owns: the faults, drawn from a seed. Each fault knows which worker it is in, and which tensor or which run of an
+operator is the first to differ. Must not know: brickd, how a fault is found. Invariants: a fault never changes the
+inputs of an operator, so the difference begins in its output; all earlier outputs are equal.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _ONCE = (Kind.FLIP, Kind.NAN)  # kinds of damage that happen only in one run of 
 
 _BITS = 32
 _FACTORS = (0.5, 0.9, 0.99, 1.01, 1.1, 2.0)
-# For each tensor with heads: the dimension that the heads divide, and how many sets of all heads it holds.
+# The tensors that are divided into heads. For each: which dimension the heads divide, and how many sets of all heads it
+# holds.
 _HEADS = {
     "attn.qkv.weight": (1, 3),
     "attn.out.weight": (0, 1),
@@ -54,7 +55,7 @@ class Change(NamedTuple):
 
     Attributes:
         kind: the kind of damage.
-        seed: selects the place in the tensor.
+        seed: decides which place of the tensor is changed.
         bit: the bit to flip; 0 is the lowest of the fraction, 31 the sign.
     """
 
@@ -70,8 +71,8 @@ def flipped(flat: Array, index: int, bit: int) -> None:
 
 
 def changed(x: Array, change: Change, heads: int, along: tuple[int, int] = (0, 1)) -> Array:
-    """Return a changed copy of a float32 tensor; `along`: the dimension of the heads, and how many sets of heads it
-    holds.
+    """Return a changed copy of a float32 tensor. `along` has the dimension that the heads divide, and how many sets of
+    all heads it holds.
     """
     random, y = Random(change.seed), x.copy(order="C")
     match change.kind:
@@ -119,16 +120,16 @@ class WeightFault:
 
 @dataclass
 class OperatorFault:
-    """One worker's operator, damaged once or permanently. The model runs all its operators through this
-    object.
+    """An operator of one worker. It is damaged in one run only, or in all runs from a certain step on. The model runs
+    all its operators through this object.
 
     Attributes:
         worker: its number.
         place: the first damaged run.
         change: the damage to its output.
         heads: the number of the model's heads.
-        born: the first run so far in which a bit changed.
-        error: the difference in that run, divided by the norm of worker 0's tensor.
+        born: the first run in which the damage changed a bit; None if it changed none so far.
+        error: the size of the difference in that run, divided by the norm of worker 0's tensor.
     """
 
     worker: int
@@ -140,7 +141,7 @@ class OperatorFault:
     _entered: Array | None = field(default=None, repr=False)
 
     def __call__(self, place: OperatorCall, compute: Callable[..., Array], inputs: tuple[Array, ...]) -> Array:
-        """Run an operator, damaged or not."""
+        """Run an operator, and damage its output if this run is to be damaged."""
         if (place.kernel, place.layer) == (ATTN_NORM.name, self.place.layer):
             self._entered = inputs[0]
         out = compute(*inputs)
@@ -195,7 +196,7 @@ def drawn_for_a_weight(random: Random, workers: int, weights: Mapping[str, Array
 def drawn_for_an_operator(
     random: Random, workers: int, size: Size, moments: Sequence[tuple[int, int]]
 ) -> OperatorFault:
-    """Draw a fault of an operator whose tensors are compared, at one of these (step, position) pairs."""
+    """Draw a fault of an operator whose tensors are compared. Its place is one of these (step, position) pairs."""
     change = drawn_change(random, OF_OPERATORS)
     only = {Kind.SWAP: (ROTARY, SCORES, MIX), Kind.SHIFT: (ROTARY,), Kind.DROP: (MLP_ADD,)}
     kernel = random.choice(only.get(change.kind, (*OF_A_LAYER, NORM)))

@@ -27,7 +27,7 @@ from brickd.demo.transformer import OF_A_LAYER, drawn
 
 HELP = "replicas of a transformer, one of them silently damaged: found, located, no false alarms"
 
-# the number of damaged services in each class, which is also the number of healthy services
+# the number of damaged services in each class; there are as many healthy services
 RUNS, QUICK_RUNS = 1_000, 16
 CONTENTS = 4  # different prompts: one more than brickd needs to learn a numeric class
 PROMPTS, QUICK_PROMPTS = 5, 1  # prompts of each worker, which give more than a million comparisons of healthy workers
@@ -104,8 +104,8 @@ def _operators(place: Workplace, runs: int, prompts: int, seed: int) -> list[dic
 
 
 def _classes(place: Workplace, runs: int, prompts: int, seed: int) -> list[dict[str, Any]]:
-    """Run services in which two of four replicas add in another order: this must not hide a divergence."""
-    # the required comparisons of the daemon; `brickd diff` must make at least a third of these
+    """Run services of four replicas, two of which add numbers in another order. brickd must still find a divergence."""
+    # how many comparisons the daemon must make; `brickd diff` must make at least a third as many
     least = round(_COVERED * 3 * runs * prompts * len(MOMENTS) * _CHECKED)
     cases = {
         "input": ("same input: two replicas and two of another numeric class", Wanted(99.9, 99, least // 3)),

@@ -60,7 +60,7 @@ def _ring(folder: Path) -> tuple[ctypes.CDLL, int]:
 
 @dataclass
 class _Ring:
-    """A ring that is drained in each round, with or without a spool that has room for all records."""
+    """A ring that is drained in each round. The records may go into a spool, which has room for all of them."""
 
     segment: int
     spool: _reader.Spool | None = None
@@ -118,7 +118,9 @@ class _File:
 
 
 def cases(folder: Path) -> list[Case]:
-    """Return the cases of the drain and the recording, with their references; each runs once in a round."""
+    """Return the cases of the drain and of the recording, and the cases that they are compared with. Each case runs
+    once in a round.
+    """
     native, segment = _ring(folder)
     spool = _reader.Spool(BYTES + (1 << 20))
     return [

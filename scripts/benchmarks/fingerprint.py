@@ -11,7 +11,7 @@ HELP = "fingerprints of large and small tensors against reading them, FNV-1a and
 
 
 def run(place: Workplace, quick: bool) -> Report:
-    """Measure up to three times, until each goal is met in one attempt."""
+    """Measure up to three times. Stop as soon as each goal has been met in one of the attempts."""
     rounds = 8 if quick else 30
 
     def attempt(turn: int) -> list[dict[str, object]]:

@@ -1,7 +1,8 @@
-"""The daemon's cost of a checksum: `python -m benchmarks.fingerprints_received ROUNDS`.
+"""What a checksum costs the daemon: `python -m benchmarks.fingerprints_received ROUNDS`.
 
-The times are processor time: on a busy machine no process runs for long. All workers take turns and send the same
-number of fingerprints. The daemon's memory for fingerprints is full, so each new fingerprint evicts another.
+The times are processor time, because no process runs for long without a pause on a busy machine. All workers take turns
+and send the same number of fingerprints. The daemon's memory for fingerprints is full, so each new fingerprint evicts
+another.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _SITE, _OUTPUT, _INPUT = 8, 128, 256  # the byte offsets in the record of a chec
 
 
 class Case(NamedTuple):
-    """The workers of a case, and a function that returns the input and the output of a worker's n-th fingerprint."""
+    """The workers of a case, and functions that return the input and the output of a worker's n-th fingerprint."""
 
     name: str
     workers: int
@@ -69,7 +70,7 @@ def fingerprints_received(place: Workplace, rounds: int) -> Table:
 
 
 def _drained(rounds: int) -> tuple[list[float], bytes]:
-    """Return the time from a worker's ring to the reception of a fingerprint, and one record."""
+    """Return the times to read one fingerprint from a worker's ring, and one of the records."""
     x = np.zeros(4, np.float32)
     brick.checksum("k", x, input=x)
     times, records = [], b""

@@ -20,7 +20,7 @@ SERVICE = "api"
 
 @contextmanager
 def started(place: Workplace, command: Sequence[str], workers: int) -> Iterator[IO[bytes]]:
-    """Yield the process of a command that forks workers, prints how many, and ends when its stdin closes."""
+    """Run a command that forks workers, prints how many recorded, and ends when its stdin closes. Yield its stdin."""
     process = subprocess.Popen(
         command, env=place.environment, cwd=place.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )

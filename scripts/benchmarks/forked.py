@@ -30,8 +30,9 @@ def answer(answers: int, content: dict[str, Any]) -> None:
 
 
 def fork(work: Callable[[int, int, int], None], pipes: Sequence[str]) -> NoReturn:
-    """Fork a worker for each `READ,WRITE`, which gets its number and these pipe ends; then wait until all have
-    ended."""
+    """Fork a worker for each `READ,WRITE`, and wait until all have ended. Each worker gets its number and these pipe
+    ends.
+    """
     ends = [(int(read), int(write)) for read, write in (each.split(",") for each in pipes)]
     every = {end for both in ends for end in both}
     children = [_forked(partial(work, number, *own), every - set(own)) for number, own in enumerate(ends)]
@@ -55,6 +56,6 @@ def _forked(work: Callable[[], None], foreign: set[int]) -> int:
 
 
 def _end(status: int) -> NoReturn:
-    """Run all exit handlers, which close the segment, but do not free torch's objects, which would take 10 s."""
+    """Run all exit handlers, which close the segment. Do not free torch's objects, because this would take 10 s."""
     atexit._run_exitfuncs()
     os._exit(status)

@@ -17,7 +17,9 @@ _STATUS = cli.COMMANDS[0]
 
 
 def held(place: Workplace, rounds: int) -> list[Table]:
-    """Return the tables for live workers only, and for live workers and as many dead workers."""
+    """Return two tables, of memory and of times. Each has a row for live workers only, and one with as many dead
+    workers.
+    """
     workers, bricks = cli.WORKERS, cli.BRICKS
     memory, walls = [], []
     with running(place) as daemon:

@@ -24,7 +24,7 @@ _RESIDENT_MB, _STATUS_S, _LOST, _END_S = Goal(300), Goal(2), Goal(0), Goal(2)
 
 
 def run(place: Workplace, quick: bool) -> Report:
-    """Measure; hostile segments come first."""
+    """Measure. The hostile segments are measured first."""
     seconds = 15 if quick else 60
     return Report("hostile", machine.facts(), [_sparse(place, seconds), _strangers(place, seconds)])
 

@@ -15,7 +15,7 @@ from benchmarks.report import Table
 from benchmarks.running import Running, running
 from benchmarks.workplace import Workplace, progress
 
-# records per second of all workers together; a deferred start and its finalize count as two
+# how many records all workers together write per second; a deferred start and its finalize count as two
 _RATES = (0, 2_000, 20_000)
 _MB = 1_000_000
 

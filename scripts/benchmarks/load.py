@@ -80,7 +80,7 @@ def written(ledger: dict[str, Any], load: Load) -> int:
 
 
 def problem(ledger: dict[str, Any], load: Load) -> str:
-    """Return what was lost as text, or ""."""
+    """Return a text about what was lost, or "" if nothing was lost."""
     if load.what == "spans" and not load.ring:
         return ""
     stream = ledger["details" if load.what == "spans" else "events"]

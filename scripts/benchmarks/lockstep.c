@@ -4,9 +4,9 @@
  *
  * A step is four bricks and a barrier. A brick waits until a deadline, as a host waits for its device, so many workers
  * fit on few processors. Each duration is drawn from a lognormal distribution with a width of 3 %; one in a hundred is
- * 20 % longer on average. In SLOW_BRICK, the durations of SLOW_WORKER are longer by PER_MILLE. Other work on this
- * machine would not delay a real device, so the workers get a high priority if allowed. A worker is ready (see crew.h)
- * when it has a segment.
+ * 20 % longer on average. In the brick SLOW_BRICK, SLOW_WORKER takes PER_MILLE thousandths longer. A real device would
+ * not be delayed by other work on this machine. Therefore the workers get a high priority, if this is allowed. A worker
+ * is ready (see crew.h) when it has a segment.
  */
 #include "brick_agent.h"
 #include "crew.h"

@@ -25,7 +25,7 @@ class Group:
     Attributes:
         service: its name.
         seed: the seed of the noise in its times.
-        slow: the slow worker, its brick, and how much slower it is in percent; None: no worker is slow.
+        slow: the slow worker, its brick, and how much slower it is in percent; None if no worker is slow.
     """
 
     service: str

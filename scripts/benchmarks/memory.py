@@ -1,6 +1,6 @@
-"""The memory that a segment commits: the blocks of its file, after a worker has recorded.
+"""The memory that a segment commits, which is the blocks of its file after a worker has recorded.
 
-`python -m benchmarks.memory THREADS PATHS on|off` is that worker, and prints the bytes.
+`python -m benchmarks.memory THREADS PATHS on|off` runs that worker. It prints the number of bytes.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def _nothing() -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A statement, the names that it uses, and untimed code before and after a batch of runs."""
+    """A statement and the names that it uses. Other code runs before and after a batch of runs, and is not timed."""
 
     name: str
     statement: str = "pass"
@@ -49,7 +49,7 @@ class Case:
     recorded: Callable[[], int] | None = None  # returns the number of records; called once, at the end
 
     def compiled(self, clock: Clock = time.perf_counter_ns) -> Callable[[int], int]:
-        """Return a function that runs the statement a number of times and returns the nanoseconds."""
+        """Return a function that runs the statement as many times as it is told to, and returns the nanoseconds."""
         timed = self._statement(clock) if self.native is None else _timed(self.native, clock)
 
         def run(count: int) -> int:
@@ -85,7 +85,7 @@ def _timed(native: Callable[[int], object], clock: Clock) -> Callable[[int], int
 
 
 class Times:
-    """Nanoseconds for each case in each round; `refused`: invalid cases, and why."""
+    """Nanoseconds for each case in each round. `refused` has the invalid cases, and the reason for each."""
 
     def __init__(self, rounds: dict[str, list[float]], native: Container[str], refused: dict[str, str]) -> None:
         self._rounds = rounds
@@ -118,7 +118,7 @@ class Times:
 
 
 def pin(turn: int) -> int:
-    """Pin this process to one processor, a different one in each attempt; return its number."""
+    """Pin this process to one processor, and return its number. Each attempt gets another processor."""
     allowed = sorted(os.sched_getaffinity(0))
     cpu = allowed[-1 - turn % len(allowed)]
     os.sched_setaffinity(0, {cpu})

@@ -1,4 +1,5 @@
-/* paced.c - cheap workers that record at a given rate: a burst every few milliseconds, asleep in between.
+/* paced.c - cheap workers that record at a given rate. They record a burst every few milliseconds, and sleep in
+ * between.
  *
  *   paced WORKERS RATE BRICKS spans|deferred
  *

@@ -1,4 +1,4 @@
-"""Matrices whose products are added in another order, as by a compiled kernel.
+"""Matrices whose products are added up in another order, as a compiled kernel might do.
 
 Owns: the order of additions. Must not know: the code that multiplies. Invariant: only rounding differs.
 """
@@ -32,7 +32,7 @@ class InParts(np.ndarray[Any, Any]):
 
 
 def in_parts(weights: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the same weights, with every matrix that multiplies rows as InParts."""
+    """Return the same weights. The matrices that multiply rows are InParts."""
     return {
         name: weight.view(InParts) if weight.ndim == 2 and not name.startswith("embed") else weight
         for name, weight in weights.items()

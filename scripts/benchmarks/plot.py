@@ -13,7 +13,7 @@ from brickd.cli import svg as drawing
 
 _OURS = "brickd"
 _WIDTH, _ROW, _TOP, _MARGIN = 960, 22, 64, 16
-# x positions: the two columns of text, and the beginning and the end of the bars
+# the x positions of the two columns of text, and of the beginning and the end of the bars
 _BY, _CASE, _LEFT, _RIGHT = 16, 166, 470, 830
 _CAPTION = 18
 

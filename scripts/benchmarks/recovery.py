@@ -27,7 +27,7 @@ _VOCABULARY = range(SIZE.vocabulary)
 _TIMES = 4  # the factor for the number of requests if tokens have realistic frequencies
 _WORKS_PERCENT = 95.0
 _DEVIATIONS = 4.0  # standard deviations beyond chance: chance exceeds this in one run of 30,000
-# the numbers in a sketch; the numbers in the statistics of a tensor, and the index of its norm
+# how many numbers a sketch has; how many numbers the statistics of a tensor have, and which of these is the norm
 _PLACES, _NUMBERS, _L2 = 16, 6, 1
 _EMBEDDED = 1  # the index of the first recorded input, which is the token's embedding
 _ROUNDED = 2.5e-7  # the relative rounding error of a sketch's number, which is a float32
@@ -36,7 +36,7 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Recorded:
-    """The records of requests of one token each, with a row for each request.
+    """What was recorded of some requests. Each request has one token, and one row here.
 
     Attributes:
         checksums: the checksums of all tensors, with the service's key.
@@ -72,7 +72,7 @@ class Recorded:
 
 
 def _numbers(tensor: Mapping[str, Any]) -> Sequence[float]:
-    # Each hash becomes two numbers. Only equality matters: two equal numbers count as near.
+    # The hash becomes two numbers. Of a hash, only equality matters: its numbers count as near if they are equal.
     fnv1a = tensor.get("fnv1a") or 0
     statistics = (tensor[name] or 0.0 for name in ("mean", "l2", "min", "max"))
     return *statistics, fnv1a >> 32, fnv1a & 0xFFFF_FFFF
@@ -114,10 +114,10 @@ def _sketched(of: Recorded) -> Matrix:
 
 
 def by_any_key(seen: Recorded, _: Recorded) -> NDArray[np.int64]:
-    """Return for each request the token whose embedding best explains the first sketch, under any key.
+    """Return for each request the token whose embedding explains the first sketch best, if the key may be any key.
 
-    Each number of a sketch is the sum of one element of each block, with unknown signs. So a sum of elements of two of
-    the four blocks must equal the number minus a sum of elements of the other two.
+    Each number of a sketch is the sum of one element of each block, with unknown signs. So the sum of one element from
+    each of two of the four blocks must equal the number minus such a sum from the other two.
     """
     sketches = seen.sketches[:, _PLACES * _EMBEDDED : _PLACES * (_EMBEDDED + 1)]
     sums = [_sums_of_halves(embedding) for embedding in drawn(SIZE, SEED)["embed_tokens.weight"].astype(np.float64)]
@@ -141,7 +141,7 @@ def _made_of(places: Matrix, some: Matrix, others: Matrix) -> int:
 
 
 def by_frequency(seen: Recorded, commonest: Sequence[int]) -> NDArray[np.int64]:
-    """Return for each request a token that is as frequent as the request's checksums."""
+    """Return for each request a token that occurs as often as the request's checksums."""
     found, which, counts = np.unique(seen.checksums[:, _EMBEDDED], return_inverse=True, return_counts=True)
     rank = np.empty(len(found), np.int64)
     rank[np.argsort(-counts, kind="stable")] = np.arange(len(found))
@@ -192,8 +192,8 @@ def recovery(place: Workplace, quick: bool, seed: int) -> Table:
 
 
 def _of_a_skewed_corpus(place: Workplace, chance: random.Random, requests: int, seed: int) -> list[dict[str, Any]]:
-    """Attack recordings in which the n-th token has frequency 1/n; this recovery cannot be prevented, so it has no
-    goal.
+    """Attack recordings in which the n-th token has the frequency 1/n. There is no goal, because this recovery cannot
+    be prevented.
     """
     commonest = chance.sample(_VOCABULARY, SIZE.vocabulary)
     shares = [1 / rank for rank in range(1, SIZE.vocabulary + 1)]

@@ -47,7 +47,7 @@ class Service:
         prompts: the prompts of each worker, one after the other.
         steps: the number of steps for each answer.
         fault: the fault of one worker.
-        split: the workers that add up each matrix product in parts.
+        split: the workers that add up each matrix product in several parts.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Report(NamedTuple):
     Attributes:
         service: its service.
         worker: its number.
-        struck: whether its fault changed a bit, and the first change was at the planned place.
+        struck: true if its fault changed a bit, and if the first change was at the planned place.
         error: the error of the operator there, divided by the norm of worker 0's tensor.
         tokens: its answers.
     """

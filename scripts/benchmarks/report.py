@@ -41,7 +41,9 @@ class Table:
     attempts: Sequence[Sequence[dict[str, Any]]] = ()
 
     def text(self) -> str:
-        """Return aligned columns, with words left and numbers right, then the notes on single rows."""
+        """Return a table with aligned columns, words to the left and numbers to the right. The notes on single rows
+        follow.
+        """
         lines = [self.title + (f" ({self.note})" if self.note else "")]
         if self.rows:
             columns = [key for key in self.rows[0] if key not in _UNSHOWN]

@@ -26,8 +26,8 @@ static uint64_t random64(void) /* splitmix64 */
     return z ^ z >> 31;
 }
 
-/* Fills the ring with spans of the paths in random order. All durations span twelve octaves; those of one path span
- * two. */
+/* Fills the ring with spans of the paths in random order. The durations of all spans together cover twelve octaves; the
+ * durations of one path cover two. */
 static void spans_make(struct brick_span *spans, uint32_t paths)
 {
     for (uint64_t i = 0; i < slots; i++) {

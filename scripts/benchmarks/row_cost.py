@@ -1,4 +1,4 @@
-"""The cost of a call whose rows are recorded: `python -m benchmarks.row_cost ROUNDS ROWS COLUMNS...`.
+"""What a call costs if the rows of its tensors are recorded: `python -m benchmarks.row_cost ROUNDS ROWS COLUMNS...`.
 
 The module does nothing, and is watched only for rows. No daemon is needed: this process moves the ring's tail after
 each batch, because rows are recorded only while there is room. A case counts only if every record was made.
@@ -36,10 +36,10 @@ class _NothingRMSNorm(torch.nn.Module):  # type: ignore[misc]
 
 
 class _Ring:
-    """The event ring of this thread; counts its records, and frees its slots."""
+    """The event ring of this thread. It counts the records of the ring, and frees their slots."""
 
     def __init__(self) -> None:
-        # Stays open, because a process that closes its own segment loses its lock.
+        # The segment stays open, because a process that closes its own segment loses its lock on it.
         self._segment = ExitStack().enter_context(open_segment(_core._segment_name()))
         ((offset,),) = [row[2:3] for row in _reader.layout() if row[:2] == ("consumer", "event")]
         self._tail = 2 * _reader.CONTROL + offset  # the consumer's lines begin after the control page
@@ -96,7 +96,7 @@ def _cases(ring: _Ring, rows: int, each: Sequence[int]) -> Iterator[Case]:
 
 
 def main() -> None:
-    """Measure, and print the nanoseconds that each case adds as JSON."""
+    """Measure, and print as JSON how many nanoseconds each case adds."""
     rounds, rows, *each = map(int, sys.argv[1:])
     pin(0)
     torch.set_num_threads(1)

@@ -22,7 +22,7 @@ _RESTED_NS = 100_000  # a thread that used less processor time than this in a sa
 
 
 class Running:
-    """A running daemon; `said`: the first line of its output."""
+    """A running daemon. `said` is the first line that it printed."""
 
     def __init__(self, place: Workplace, process: subprocess.Popen[bytes], said: str) -> None:
         self._place, self._started, self.said = place, process, said
@@ -74,10 +74,10 @@ class Running:
 
     @staticmethod
     def until(reached: Callable[[], bool], problem: str) -> None:
-        """Wait until `reached` returns true.
+        """Call `reached` again and again until it returns true.
 
         Raises:
-            RuntimeError: `reached` still returns false after a long time; `problem` is the message.
+            RuntimeError: `reached` still returned false after a long time. The message begins with `problem`.
         """
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not reached():

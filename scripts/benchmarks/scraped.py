@@ -1,4 +1,6 @@
-"""What metrics cost the daemon: the processor time of a scrape, as a share of a core at one scrape each 15 seconds."""
+"""What metrics cost the daemon: the processor time of a scrape, as a share of a core if there is one scrape every 15
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def _scrape(url: str) -> bytes:
 
 
 def _scrape_ns(daemon: Running, url: str) -> float:
-    """Return the processor time of one scrape: that of the daemon in a second with it, minus that in one without."""
+    """Return the processor time of one scrape. This is the daemon's time during the scrape, minus its usual time."""
     before = daemon.shares(1, _APART_SECONDS)[0]
     began, at_begin = time.monotonic_ns(), sum(daemon.processor_ns().values())
     _scrape(url)

@@ -1,8 +1,8 @@
 """`scripts/bench server`: the cost of starting a server of torch models with `brickd run`.
 
-Two questions: how much longer an instrumented module takes, and whether the server answers as many requests as without
-brickd, as fast. The servers of all settings (arms) run at the same time. Each round sends requests to one server after
-the other, in a shuffled order, and compares each with the plain server.
+There are two questions. How much longer does an instrumented module take? Does the server answer as many requests as
+without brickd, and as fast? The servers of all settings (arms) run at the same time. Each round sends requests to one
+server after the other, in a shuffled order, and compares each with the plain server.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ def _rows(place: Workplace, rounds: int) -> Table:
     progress("a module that is watched for rows")
     found = []
     for columns, recorded, least, median, refused in place.ask("row_cost", rounds, _ROWS, *_COLUMNS, **_ROOMY):
-        # The goal is 1 µs for the call, 0.5 µs for each row with its input row, and 0.2 µs for each KiB of both.
+        # The goal is 1 µs for the call, 0.5 µs for each row and for each input row, and 0.2 µs for each KiB of all
+        # these rows.
         goal = Goal(1 + 2 * _ROWS * (0.5 + 0.2 * columns * 4 / 1024)) if recorded else UNWANTED
         found.append(
             {
@@ -228,7 +229,7 @@ def interval(logs: Sequence[float]) -> tuple[float, float]:
 
 
 def p99(turns: Sequence[Turn]) -> float:
-    """Return the p99 of all requests of some turns."""
+    """Return the p99 of the times of all requests in these turns."""
     every = sorted(took for turn in turns for took in turn.seconds)
     return every[min(len(every) - 1, math.ceil(0.99 * len(every)) - 1)]
 

@@ -41,9 +41,9 @@ class Run:
 
     Attributes:
         group: the service.
-        named_s: the time from its start until the slow worker was named.
-        wrong: reports that name another worker or brick.
-        began: the time of its start.
+        named_s: the time from the start of the service until the slow worker was named.
+        wrong: the reports that named another worker or another brick.
+        began: when the service started.
     """
 
     group: Group
@@ -97,7 +97,9 @@ def batches(planned: Sequence[Run]) -> Iterator[Sequence[Run]]:
 
 
 def watch(place: Workplace, daemon: Running, batch: Sequence[Run], seconds: float) -> None:
-    """Run services in parallel for `seconds`; each begins at a random time between two snapshots."""
+    """Run services in parallel for `seconds`. They begin one after the other, spread over the time between two
+    snapshots.
+    """
     by_service = {each.group.service: each for each in batch}
     with ExitStack() as stack:
         begins = [stack.enter_context(lockstep(place, each.group)) for each in batch]

@@ -9,7 +9,7 @@ static const struct brick_fingerprint_key none;
 static float *data;
 static volatile uint64_t sink; /* keeps the compiler from removing code whose result is not used */
 
-/* Returns float32 values of similar size, without special values; NULL without memory. */
+/* Returns float32 values of similar size. None of them is a special value. Returns NULL if there is no memory. */
 float *tensor_make(uint64_t elements)
 {
     uint64_t state = 1;

@@ -1,8 +1,8 @@
 """Runs whose faults are known, and their outcome.
 
-Owns: how runs are drawn, when a run is good, the result of a class of runs. Must not know: brickd, and how it is
-queried. Invariants: half of the runs are healthy; a run whose damage changed no bit is reported but not counted; if too
-little was compared, the result of the class is never good.
+Owns: how runs are drawn, when a run is good, and how the result of a class of runs is made. Must not know: brickd, and
+how it is queried. Invariants: half of the runs are healthy; a run whose damage changed no bit is reported but not
+counted; if too little was compared, the result of the class is never good.
 """
 
 from __future__ import annotations
@@ -104,13 +104,14 @@ def batches(trials: Sequence[Trial], size: int) -> Iterator[Sequence[Trial]]:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The required result of a class of runs, in percent of them.
+    """The result that a class of runs must have. The shares are in percent.
 
     Attributes:
-        found: the minimum share of faults that are found.
-        localised: the minimum share of faults that are localised, of those that can be; in the run class, the minimum
-            share of errors estimated within a factor of two.
-        comparisons: the minimum number of comparisons in healthy runs (a damaged worker soon has no counterparts).
+        found: the share of the faults that must be found.
+        localised: among the faults that can be localised, the share that must be. In the run class, this is the share
+            of the errors that must be estimated within a factor of two.
+        comparisons: the minimum number of comparisons in healthy runs. Damaged runs do not count, because a damaged
+            worker soon has no counterparts.
     """
 
     found: float
@@ -136,8 +137,8 @@ def row(
         trials: its trials.
         wanted: the required result.
         seed: the seed of its trials.
-        good: whether a damage that was found is also localised.
-        fit: whether a damage can be localised; every damage must be found.
+        good: returns whether a damage that was found is also localised.
+        fit: returns whether a damage can be localised. It must be found in any case.
     """
     damaged = [each for each in trials if each.service.fault is not None and each.struck]
     clean = [each for each in trials if each.service.fault is None]

@@ -20,10 +20,9 @@ class Verdict(NamedTuple):
     """One verdict on a service.
 
     Attributes:
-        differs: whether the workers differ; None: brickd does not know.
-        first: the place where they differ
-        first: a run of an operator, or a worker and its tensor.
-        error: the estimated difference; None: not given.
+        differs: whether the workers differ; None if brickd does not know.
+        first: the first place where they differ. This is a run of an operator, or a worker and its tensor.
+        error: the estimated difference; None if it was not given.
         comparisons: the number of comparisons.
         text: the original text.
     """
@@ -83,7 +82,7 @@ def of_findings(place: Workplace, services: Iterable[str]) -> list[Verdict]:
 
 
 def findings(document: Mapping[str, Any]) -> Verdict:
-    """Return the verdict in the answer of `coverage`; it shows a random run of the operator as an example."""
+    """Return the verdict in the answer of `coverage`. The answer has a random run of the operator as an example."""
     if "error" in document:
         return Verdict(None, text=document["error"])
     found = [each for each in document["findings"] if each["evidence"] == "input"]
@@ -103,8 +102,7 @@ def of_weights(place: Workplace, services: Sequence[str]) -> list[Verdict]:
 
 
 def weights(document: Mapping[str, Any]) -> Verdict:
-    """Return the verdict in the answer of `weights`; it has a place only if exactly one tensor of one worker
-    differs."""
+    """Return the verdict of an answer of `weights`. It has a place only if exactly one tensor of one worker differs."""
     if "error" in document:
         return Verdict(None, text=document["error"])
     rows, where = document["differing"], None

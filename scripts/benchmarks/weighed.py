@@ -17,8 +17,8 @@ WORKERS, TENSORS = 64, 1_000
 
 
 class Case(NamedTuple):
-    """The records of each tensor. The records in `before` are sent once and not timed. With `own`, each worker has its
-    own values.
+    """The records that are sent for each tensor. The records in `before` are sent once and not timed. With `own`, each
+    worker has its own values.
     """
 
     name: str

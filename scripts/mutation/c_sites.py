@@ -19,7 +19,7 @@ _SWAPPED = {
     "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&",
     "+": "-", "-": "+", "*": "/", "/": "*", "%": "*", "<<": ">>", ">>": "<<", "&": "|", "|": "&", "^": "|",
 }  # fmt: skip
-# Nodes that must stay unchanged: the compiler needs a constant or a text there.
+# Nodes that must stay unchanged, because the compiler needs a constant or a text there.
 _CONSTANT = frozenset(
     {
         "sizeof_expression", "alignof_expression", "offsetof_expression", "array_declarator", "enumerator",
@@ -58,8 +58,8 @@ def _changes(node: Node) -> Iterator[str]:
         assert argument is not None
         yield _text(argument)
     elif node.type == "number_literal" and _WHOLE.fullmatch(_text(node)):
-        # The number 1 is usually a truth value, and 2 would also be true, so 1 becomes 0. Other numbers grow by one;
-        # one less would be just as wrong.
+        # The number 1 is usually a truth value, and 2 would also be true, so 1 becomes 0. Other numbers are increased
+        # by one. To decrease them by one would be just as wrong.
         yield "0" if _ONE.fullmatch(_text(node)) else f"{_text(node)} + 1"
 
 
@@ -104,7 +104,7 @@ class _Walk:
         return self._chosen.get(site.place)
 
     def text(self, node: Node, inside: bool = False) -> str:
-        """Return the new text of a node; `inside`: it is in a function, where code runs."""
+        """Return the new text of a node. `inside` says whether the node is in a function, where code runs."""
         raw = _text(node)
         if node.type in _CONSTANT or (node.type == "declaration" and re.match(r"\s*static\b", raw)):
             return raw

@@ -178,8 +178,8 @@ def changed(file: str, text: str, chosen: Mapping[int, int]) -> str:
     """Return the source with these changes, each with its number.
 
     Args:
-        file: the path of the source. If it contains `brick_agent`, the changed source imports `_mutant` from that
-            package, otherwise from `brickd`.
+        file: the path of the source. The changed source imports `_mutant` from `brick_agent` if the path contains this
+            name, and from `brickd` otherwise.
         text: the source.
         chosen: the numbers of the mutants, by the place of their sites.
     """

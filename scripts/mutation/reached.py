@@ -1,8 +1,8 @@
 """A pytest plugin that records which mutants each test reaches, and how long the test takes.
 
-Several runs share the tests: each run takes every Nth file of them, and has a file of marks. All processes of its tests
-mark the mutants that they reach in this file. At the end, `<file>.json` has the mutants, the seconds and the result of
-each test. Mutants that an import reaches count for each test.
+Several runs share the tests. Each run takes every Nth test file, and has a file of marks. All processes of its tests
+mark in this file the mutants that they reach. At the end, `<file>.json` has the mutants, the seconds and the result of
+each test. A mutant that an import reaches counts as reached by each test.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FOLDER, _COUNT = Path(os.environ["MUTANTS_FOLDER"]), int(os.environ["MUTANTS_CO
 _SHARE, _SHARES = map(int, os.environ.get("MUTANTS_SHARE", "0/1").split("/"))
 _MARKS = _FOLDER / f"marks-{_SHARE}"
 _MARKS.write_bytes(bytes(_COUNT))
-# Set before brickd is imported.
+# This must be set before brickd is imported.
 os.environ["MUTANTS_REACHED"] = str(_MARKS)
 _found: dict[str, dict[str, object]] = {}
 _failed: set[str] = set()
@@ -64,7 +64,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Record failed tests and skipped tests. A test that fails without a mutant shows nothing about a mutant."""
+    """Record failed tests and skipped tests. If a test fails even without a mutant, its failure says nothing about a
+    mutant.
+    """
     if report.failed:
         _failed.add(report.nodeid)
     elif report.skipped:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-# The sources whose faults matter most: they write, read, count, keep, compare and answer.
+# The sources whose faults matter most. They write, read, count, store and compare data, or answer queries.
 SOURCES = (
     "agent/src/writer/*.[ch]",
     "agent/src/fingerprint/*.[ch]",

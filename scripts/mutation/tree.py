@@ -47,7 +47,7 @@ def change(tree: Path, to: Path, mutants: Mapping[int, Site]) -> list[int]:
         mutants: the mutants, by number.
 
     Returns:
-        The numbers of the mutants that are not valid C.
+        The numbers of those mutants that are not valid C.
     """
     by_file: dict[str, dict[int, int]] = defaultdict(dict)
     for number, site in mutants.items():

@@ -41,8 +41,8 @@ class Known:
 
     Attributes:
         seconds: the time of each test that passes.
-        reaching: the tests that reach a mutant, by mutant.
-        failed: tests that fail.
+        reaching: for each mutant, the tests that reach it.
+        failed: the tests that fail even without a mutant.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Known:
     failed: list[str] = field(default_factory=list)
 
     def of(self, number: int, file: str) -> list[str]:
-        """Return the tests for a mutant within the budget, the tests named like its module first."""
+        """Return the tests for a mutant that fit into the budget. Tests that are named like its module come first."""
         words = _words(file)
 
         def rank(test: str) -> tuple[int, float]:
@@ -64,8 +64,9 @@ class Known:
         return chosen
 
     def parts(self, chosen: Sequence[str]) -> Iterator[dict[str, float]]:
-        """Return the tests in growing parts, because collecting all of them takes longer than finding the first failing
-        one."""
+        """Yield the tests in parts of growing size, because to collect all of them takes longer than to find the first
+        one that fails.
+        """
         spent, end, part = 0.0, FIRST_SECONDS, dict[str, float]()
         for test in chosen:
             part[test] = self.seconds[test]
@@ -101,7 +102,7 @@ class Trial:
 def isolated(command: Iterable[str | Path]) -> list[str]:
     """Return a command that runs with its own /dev/shm and process namespace, if the user may create these."""
     own = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    # Without exec: otherwise the test would be process 1, and a worker is never process 1.
+    # The shell must not use exec: the test would then be process 1, and a worker is never process 1.
     mount = 'mount -t tmpfs -o size=1g,mode=1777 brickd-mutants /dev/shm && "$@"; exit $?'
     line = [*map(str, command)]
     if shutil.which("unshare") and subprocess.run([*own, "true"], capture_output=True, check=False).returncode == 0:
@@ -162,7 +163,7 @@ def attempt(tree: Path, python: Path, tests: Known, number: int, file: str) -> T
 
 
 def _sure_killer(tree: Path, python: Path, part: Mapping[str, float], number: int) -> str | None:
-    """Do the same as `_killer`, but try again if no named test failed and nothing crashed."""
+    """Do what `_killer` does. Try once more if pytest reported a failure, but no test was named and nothing crashed."""
     by = _killer(tree, python, part, number)
     return _killer(tree, python, part, number) if by == _UNNAMED else by
 

@@ -106,8 +106,8 @@ class Churn:
     def _replace_daemon(self) -> None:
         """Kill the daemon at a random time, and start another one immediately.
 
-        A daemon may be killed before it answers, but never two daemons in a row: on a slow machine, no daemon would
-        ever answer.
+        A daemon may be killed before it answers, but then the next daemon may not. Otherwise, on a slow machine, no
+        daemon would ever answer.
         """
         if (self._daemon.ready or not self._killed_unready) and not self._has_many_dead():
             self._kill_due = False
@@ -117,7 +117,7 @@ class Churn:
             self._daemon.start()
 
     def _ask_for_details(self) -> None:
-        """As soon as brickd knows the service, turn its span detail on: the setting survives each daemon."""
+        """Turn span detail on for the service as soon as brickd knows the service. The setting survives each daemon."""
         living = self._population.living
         if self._daemon.ready and any(life.plan.service == DETAILED and life.is_consumed() for life in living):
             self._detailed = self._daemon.ask("set", DETAILED, "--spans", "on")["spans"] == "on"

@@ -21,7 +21,7 @@ class Counters:
 
         Args:
             status: the document of `brickd status`.
-            life: the number of the daemon, from 1; None: no daemon answered.
+            life: the number of the daemon, from 1; None if no daemon answered.
         """
         now: Counter[tuple[int, str]] = Counter()
         for entry in status["workers"]:

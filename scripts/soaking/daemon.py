@@ -1,4 +1,4 @@
-"""The daemon of a run: a real `brickd up`, killed, restarted, queried, measured."""
+"""The daemon of a run. It is a real `brickd up`, which this module kills, restarts, queries and measures."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ class Daemon:
 
     @property
     def fd(self) -> int:
-        """Return a descriptor that becomes readable when the daemon reports that it answers, and when it has ended."""
+        """Return a descriptor. It becomes readable when the daemon reports that it answers, and when the daemon has
+        ended.
+        """
         assert self._process is not None
         assert self._process.stdout is not None
         return self._process.stdout.fileno()

@@ -39,7 +39,9 @@ def growth(samples: Sequence[Sample], end: Weight) -> list[Growth]:
 
 
 def ratio(samples: Sequence[Sample], ends_at_s: float) -> float | None:
-    """Return the growth of the last daemon's memory until the last worker was started; None: too few samples."""
+    """Return how much the last daemon's memory grew until the last worker was started; None if there are too few
+    samples.
+    """
     sizes = [
         each.weight.rss_bytes
         for each in samples

@@ -27,8 +27,8 @@ class Herd:
 
     Attributes:
         living: the pidfd of each live worker that has reported, by pid.
-        ordered: the number of workers that were started here, not by a fork or exec of a worker.
-        came: how many of these have reported.
+        ordered: how many workers were started here. A fork or exec of a worker does not count.
+        came: how many of the ordered workers have reported.
         spawned: the number of forks and execs that have reported.
     """
 

@@ -51,7 +51,7 @@ class Found:
     Attributes:
         attempts: the attempts to record span details and events, as the counters in the segments show.
         finalized: the number of finalizes that the daemon read.
-        counts: the count of each brick, with bounds counted separately.
+        counts: the count of each brick. Bounded times are counted separately.
         measured_ns: the sum of the measured times.
     """
 
@@ -83,7 +83,8 @@ def judge(service: str, done: Mapping[str, Bounds], cut_lanes: int, found: Found
     Args:
         service: the name of the service.
         done: the work that was done, by kind.
-        cut_lanes: the number of lanes in which a kill may have interrupted a write; each may miss one record.
+        cut_lanes: the number of lanes in which a kill may have interrupted a write. Each of these lanes may lack one
+            record.
         found: brickd's numbers of the service, when nothing is left to read.
     """
     ledger, cut = found.ledger, Bounds(0, cut_lanes)

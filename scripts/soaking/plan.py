@@ -27,11 +27,12 @@ class Plan:
         lanes: BRICKD_LANES, which may be too few.
         threads: the number of threads that record at the same time; each batch has new threads.
         spans: the number of spans of each thread in a batch.
-        defers: deferred starts in a batch.
-        flood: after this number of batches, the worker records more than a ring has room for; 0: never.
+        defers: the number of deferred starts in a batch.
+        flood: after this number of batches, the worker records more than a ring has room for. If it is 0, this never
+            happens.
         leaves_open: whether its threads end with an open span.
         rests_s: the pause between two batches.
-        forks: the worker forks after this number of batches; 0: never.
+        forks: the worker forks after this number of batches. If it is 0, the worker never forks.
         pauses_s: the length of one long pause.
     """
 
@@ -69,7 +70,7 @@ class Fate:
     Attributes:
         lives_s: its lifetime.
         killed: whether the worker is killed; otherwise it ends by SIGTERM.
-        stopped_after_s: when the worker gets SIGSTOP; None: never.
+        stopped_after_s: when the worker gets SIGSTOP; None if it never does.
         stopped_s: the time until SIGCONT, or until SIGKILL if the lifetime ends earlier.
     """
 
@@ -99,7 +100,7 @@ def plan(seed: int, number: int) -> Plan:
 
 
 def fate(seed: int, number: str) -> Fate:
-    """Return the end of the worker with this number; four of five workers live for a short time."""
+    """Return how the worker with this number ends. Four of five workers live for a short time."""
     draw = random.Random(f"fate {seed} {number}")
     lives_s = draw.uniform(0.0, 3.0) if draw.random() < 0.8 else draw.uniform(10.0, 60.0)
     stopped_after_s = draw.uniform(0.0, lives_s) if draw.random() < 0.15 else None

@@ -29,9 +29,9 @@ class Life:
     """One worker.
 
     Attributes:
-        pidfd: readable when the process of the worker has ended; -1: the end was recorded.
-        wants_to_end: whether the worker gets SIGTERM as soon as a daemon drains its segment; without a daemon, the
-            worker would remove its own totals.
+        pidfd: becomes readable when the process of the worker has ended. It is -1 after the end was recorded.
+        wants_to_end: whether the worker gets SIGTERM as soon as a daemon drains its segment. If it ended without a
+            daemon, it would remove its own totals.
         done: the last values of its account, by kind.
     """
 
@@ -70,7 +70,7 @@ class Population:
         born: the workers by segment, in the order of their reports.
         living: the workers whose process exists.
         counts: how often each action was done to workers.
-        went: the number of workers that ended since this was set to 0.
+        went: the number of workers that have ended since this number was last set to 0.
         problems: forbidden behaviour of workers.
         listening: whether a worker may exist that has not reported yet.
     """
@@ -148,7 +148,7 @@ class Population:
             life.stopped = False
 
     def hurry(self, life: Life) -> None:
-        """Make the worker work without pauses: otherwise, a kill would rarely interrupt its work."""
+        """Make the worker work without pauses. If it paused, a kill would rarely interrupt its work."""
         if life.state == "lives":
             self._signal(life, signal.SIGUSR1)
 
@@ -160,7 +160,7 @@ class Population:
             self.counts["kills"] += 1
 
     def end_consumed(self) -> None:
-        """Send SIGTERM to a few workers that are due to end and whose segments a daemon drains."""
+        """Send SIGTERM to a few of the workers that are due to end. A daemon must be draining their segments."""
         ending = sum(life.state == "ending" for life in self.living)
         for life in self.living:
             if ending < _ENDING_MAX and life.wants_to_end and life.state == "lives" and life.is_consumed():

@@ -1,4 +1,4 @@
-"""Checks brickd's numbers during a run: no counter decreases, no worker is missing, all accounts agree.
+"""Checks during a run that none of brickd's counters decreases, that no worker is missing, and that all accounts agree.
 
 The account of a worker is read twice: before the query for the lower bound, and after the query for the upper bound.
 The answer must always be between these bounds, for live and dead workers, with a daemon or without.
@@ -36,8 +36,8 @@ class Sample:
 
     Attributes:
         at_s: the time on the clock of the run.
-        life: the number of the daemon; None: no daemon answered.
-        weight: the memory and files of the daemon; None: no daemon ran.
+        life: the number of the daemon; None if no daemon answered.
+        weight: the memory and files of the daemon; None if no daemon ran.
         settled: whether no worker is live, and nothing is left to read or remove.
     """
 
@@ -52,7 +52,7 @@ class Samples:
 
     Attributes:
         first: the first daemon's memory and files before the first worker.
-        falls: counters that decreased.
+        falls: how often a counter decreased.
         problems: everything that must not happen, including falls.
         worker_checks: how often a worker's account was compared.
         ends_at_s: no worker starts after this time.

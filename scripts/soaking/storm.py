@@ -155,7 +155,7 @@ class _Storm:
         self._start_daemon()
 
     def _crowds(self) -> None:
-        """Twice kill all workers and start others, so that more than MANY segments belong to dead workers."""
+        """Kill all workers and start others, twice. Then more than MANY segments belong to dead workers."""
         for _ in range(2):
             self._bear()
             self._work()
@@ -184,7 +184,7 @@ class _Storm:
             self._problems.append("killed workers are not gone")
 
     def _ask_to_end(self, share: float) -> None:
-        """Send SIGTERM without waiting, so that some workers are killed while they end."""
+        """Send SIGTERM and do not wait for the end. So some workers are killed while they end."""
         asked = self._some(share)
         self._herd.signal(asked, signal.SIGTERM)
         self._count("worker_ends", len(asked))

@@ -30,8 +30,8 @@ class Counted:
     Attributes:
         service: the service of the worker.
         pid: the pid of its process.
-        bricks: the bounds of each brick's spans: at least the spans that have ended, at most the spans that were
-            announced.
+        bricks: for each brick, the bounds of its number of spans. The lower bound is the number of spans that have
+            ended, and the upper bound is the number that were announced.
     """
 
     service: str
@@ -44,7 +44,9 @@ class Counted:
         return sum_of(self.bricks.values())
 
     def since(self, earlier: Counted | None) -> Counted:
-        """Return these counts with an earlier reading's lower bounds, which allow all numbers shown since."""
+        """Return these counts, but with the lower bounds of an earlier reading. All numbers shown since then are within
+        these bounds.
+        """
         low = {brick: bounds.low for brick, bounds in earlier.bricks.items()} if earlier else {}
         return replace(self, bricks={brick: Bounds(low.get(brick, 0), b.high) for brick, b in self.bricks.items()})
 
@@ -55,7 +57,7 @@ class Seen:
 
     Attributes:
         workers: the spans of each worker that brickd lists alone, by uuid.
-        removed: the spans of each removed worker that are in no total, by uuid.
+        removed: for each removed worker, by uuid, the spans that are in no total.
         sums: the spans of merged workers, by service, including removed workers.
         added: the number of merged workers, by service.
         bricks: the spans of each brick, over all workers.
@@ -143,7 +145,7 @@ def judge(counted: Mapping[str, Counted], seen: Seen, shown: Mapping[str, int]) 
 def _all_within(
     name: str, wanted: Mapping[str, Bounds], found: Callable[[str], int], called: Callable[[str], str]
 ) -> Check:
-    """Return one check of many amounts, which names the worst."""
+    """Return one check of many amounts. It names the amount that is furthest out of its bounds."""
     off = {key: far for key, bounds in wanted.items() if (far := bounds.off(found(key)))}
     if not off:
         return Check(name, f"{len(wanted):,} within", "all within", True)

@@ -1,4 +1,4 @@
-"""The workers of the storm, and the process that forks them and does not load brickd.
+"""The workers of the storm, and the process that forks them. That process does not load brickd.
 
 `python -m soaking.storm_worker FOLDER` reads lines "SERVICE SEED" from stdin and forks a worker for each. A worker may
 fork or exec another worker. Each worker creates a file "SERVICE,PID,SEGMENT" in the folder for its counts, and then
@@ -24,7 +24,7 @@ from brick_agent import _core
 from soaking.account import ROWS, Account
 
 BRICKS = ("request", "attention", "mlp", "spawn")
-# the shares of workers that exec and that fork, within this number of batches
+# the share of workers that exec, the share that fork, and the number of batches within which they do so
 _BECOMES, _FORKS, _BATCHES = 0.1, 0.15, 20
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -33,7 +33,7 @@ end = Event()
 
 
 def _record(account: Account, row: int, spans: int) -> None:
-    """Record the spans of one thread, in nested pairs."""
+    """Record the spans of one thread. They come in pairs: the second span is inside the first."""
     for number in range(spans):
         outer, inner = BRICKS[0], BRICKS[1 + number % 2]
         with account.about_to(row, outer, 1), handles[0], account.about_to(row, inner, 1), handles[1 + number % 2]:
@@ -54,7 +54,7 @@ def _spawn(account: Account, draw: random.Random, service: str, folder: Path, le
 
 
 def _work(folder: Path, service: str, seed: int, leash: int, how: str) -> None:
-    """Work until SIGTERM, or until the pipe `leash` is closed at its other end; `how` is the origin of the worker."""
+    """Work until SIGTERM, or until the pipe `leash` is closed at its other end. `how` is "ordered" or "spawned"."""
     draw = random.Random(seed)
     os.environ["BRICKD_SERVICE"] = service
     if not brick.init():

@@ -33,7 +33,7 @@ kernel = brick.brick(KERNEL)
 
 
 def _record(account: Account, row: int, plan: Plan, spans: int) -> None:
-    """Record the spans of one thread, in nested pairs."""
+    """Record the spans of one thread. They come in pairs: the second span is inside the first."""
     for begun in range(0, spans, _CHUNK):
         chunk = min(_CHUNK, spans - begun)
         with account.about_to(row, "spans", 2 * chunk):
@@ -83,7 +83,7 @@ def _work(plan: Plan, folder: Path, leash: int) -> None:
     os.environ |= {"BRICKD_SERVICE": plan.service, "BRICKD_WORKER": plan.worker, "BRICKD_LANES": str(plan.lanes)}
     if not brick.init():
         raise RuntimeError("no segment could be opened: see the line that brick_agent wrote")
-    # opens a lane: without a lane, the events of the thread would count as spans
+    # this opens a lane: without one, the events of the thread would count as spans
     with account.about_to(0, "spans", 1), work:
         pass
     os.write(1, f"{plan.number} {os.getpid()} {_core._segment_name()}\n".encode())

@@ -1,5 +1,5 @@
-/* python/py_match.c - the methods of brickd.shm._reader.Fingerprints that compare, and their results as Python
- * objects. */
+/* python/py_match.c - the methods of brickd.shm._reader.Fingerprints that compare fingerprints. They return what they
+ * find as Python objects. */
 #include "../core/match.h"
 #include "../core/row_census.h"
 #include "../core/row_pairs.h"
@@ -37,7 +37,8 @@ static PyObject *site_of(const struct brick_match_site *s)
                          (unsigned long long)s->uncertain, (double)s->error);
 }
 
-/* Returns at most `most` rows, in order. Comparable rows are preferred. */
+/* Returns the rows in order, but no more than `most` of them. If there are more, rows that could be compared are
+ * preferred. */
 static PyObject *rows_of(const struct brick_match *m, size_t most)
 {
     size_t comparable = 0, count = 0;
@@ -94,8 +95,7 @@ static int numbers_of_each(PyObject *list, const char *what, size_t count, uint6
     return found == count;
 }
 
-/* Reads pairs of a site and a worker. Returns NULL without an exception if the list is empty, and NULL with an
- * exception on failure. */
+/* Reads a list of pairs. Each pair is a site and a worker. Returns NULL with an exception on failure. */
 static struct brick_named *named_in(PyObject *pairs, size_t *count)
 {
     PyObject *all = pairs != NULL ? PySequence_Tuple(pairs) : PyTuple_New(0);
@@ -161,7 +161,8 @@ PyObject *fingerprints_match(PyObject *self, PyObject *args, PyObject *keywords)
     return found;
 }
 
-/* Returns the window that has both fingerprints, and sets their numbers there; NULL if there is no such window. */
+/* Returns the window that has both fingerprints, and replaces the two numbers by the indices in this window. Returns
+ * NULL if no window has both. */
 static struct brick_fingerprints *window_of_both(Fingerprints *p, unsigned long long *one, unsigned long long *other)
 {
     uint64_t first, second;

@@ -3,7 +3,7 @@
 #include "../core/summary_codec.h"
 #include "py_types.h"
 
-/* The largest number of rows in a reading: one for each path, and one more for each path with bounded times. */
+/* The largest number of rows in an array. Each path can have one row, and a second row for its bounded times. */
 #define ROWS_MAX (2 * (int64_t)BRICK_NUMBERS_MAX)
 
 enum { WORDS = sizeof(struct brick_summary) / sizeof(uint64_t) };
@@ -45,7 +45,7 @@ PyObject *packed_of(PyTypeObject *type, const struct brick_summary *summaries, P
     if (form == NULL)
         return NULL;
     size_t size = brick_pack((const uint64_t *)(const void *)summaries, words, (uint8_t *)PyBytes_AS_STRING(form));
-    _PyBytes_Resize(&form, (Py_ssize_t)size); /* NULL with an exception on failure */
+    _PyBytes_Resize(&form, (Py_ssize_t)size); /* on failure, this is NULL with an exception */
     return packed_with(type, form, count);
 }
 

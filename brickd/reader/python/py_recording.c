@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define AHEAD (4ll << 20) /* the bytes allocated at once */
+#define AHEAD (4ll << 20) /* the number of bytes that are allocated in one step */
 #define LIMIT_MAX (1ll << 62)
 
 typedef struct {

@@ -63,7 +63,8 @@ static PyObject *segment_control(PyObject *self, PyObject *unused)
     return unpacked("control", &control);
 }
 
-/* The last struct and its dict. An equal struct gets the same dict, because the lines of idle lanes are equal. */
+/* The struct that was converted last, and its dict. If the next struct is equal, it gets this dict too. This is common,
+ * because the lines of idle lanes are equal. */
 struct shown {
     const char *record;
     size_t size;
@@ -81,8 +82,8 @@ static PyObject *show(struct shown *last, const void *bytes)
     return last->dict;
 }
 
-/* Reads all lane lines and, unless it is NULL, all consumer lines. The caller frees them with PyMem_Free. Returns 0
- * with an exception on failure. */
+/* Reads all lane lines. Also reads all consumer lines, unless `consumers` is NULL. The caller frees them with
+ * PyMem_Free. Returns 0 with an exception on failure. */
 static int read_lines(Segment *s, struct brick_lane **lanes, struct brick_consumer **consumers)
 {
     const size_t count = s->reader.header.lanes;
@@ -164,7 +165,8 @@ static PyObject *segment_sums(PyObject *self, PyObject *unused)
     return kinds != NULL ? Py_BuildValue("(KKN)", activity, summarized, kinds) : NULL;
 }
 
-/* Sets how many rows of each table are in use, at most its room. Returns 0 with an exception on failure. */
+/* Sets how many rows of each table are in use. This is never more than the table has room for. Returns 0 with an
+ * exception on failure. */
 static int count_rows(Segment *s, uint32_t rows[BRICK_TABLES])
 {
     struct brick_process process;

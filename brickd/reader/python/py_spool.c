@@ -1,4 +1,5 @@
-/* python/py_spool.c - brickd.shm._reader.Spool: the memory for records between drains and a recording. */
+/* python/py_spool.c - brickd.shm._reader.Spool: the memory that holds records after they are drained and until they are
+ * written to a recording. */
 #include "../core/record_queue.h"
 #include "py_types.h"
 
@@ -119,7 +120,7 @@ static PyObject *spool_end(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* Returns the redactor; NULL with an exception after the end of the spool. */
+/* Returns the redactor. After the end of the spool, it returns NULL with an exception. */
 static const struct brick_redactor *redactor(PyObject *self)
 {
     if (((Spool *)self)->begun)

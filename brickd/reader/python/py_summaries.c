@@ -8,7 +8,7 @@ typedef struct {
     PyObject_HEAD
     struct brick_summary *summaries;
     Py_ssize_t count;
-    PyObject *packed; /* the current values, packed; NULL: not packed yet */
+    PyObject *packed; /* the current values in packed form; NULL if not packed yet */
 } Summaries;
 
 static int grow(Summaries *s, Py_ssize_t count)
@@ -37,7 +37,7 @@ static PyObject *summaries_new(PyTypeObject *type, PyObject *args, PyObject *key
     if (s != NULL && !grow(s, count))
         Py_CLEAR(s);
     const struct brick_summary *summary = bytes.buf;
-    for (Py_ssize_t i = 0; s != NULL && i < count; i++) /* empty summaries become zeros */
+    for (Py_ssize_t i = 0; s != NULL && i < count; i++) /* empty summaries are copied as zeros */
         if (summary[i].count != 0)
             s->summaries[i] = summary[i];
     if (bytes.buf != NULL)

@@ -55,7 +55,8 @@ PyObject *reader_pieces(PyObject *module, PyObject *events);
 PyObject *reader_source_hash(PyObject *module, PyObject *text);
 PyObject *reader_step_texts(PyObject *module, PyObject *events);
 
-/* The bytes of the last table, and its rows: most workers of a service have equal tables. */
+/* The bytes of the table that was converted last, and its rows. If the next table is equal, the same rows are used.
+ * This is common, because most workers of a service have equal tables. */
 struct table_rows {
     PyObject *bytes, *rows;
 };
@@ -67,9 +68,9 @@ struct reader_state {
 
 /* Returns a struct as a dictionary, without the struct's reserved fields. */
 PyObject *unpacked(const char *record, const void *bytes);
-/* Like unpacked, with another layout table. */
+/* Does the same as unpacked, but with another layout table. */
 PyObject *unpacked_by(const struct brick_field *table, size_t count, const char *record, const void *bytes);
-/* Returns the number of bytes of a field's element, by its code in the layout table. */
+/* Returns how many bytes one element of a field has. `code` is the code of the field in the layout table. */
 uint32_t code_size(char code);
 PyObject *number_tuple(const void *elements, char code, uint32_t count);
 /* These functions take over the reference to the item. If the item is NULL or there is no memory, they return 0 and
@@ -79,7 +80,7 @@ int list_append(PyObject **list, PyObject *item);
 
 void plain_dealloc(PyObject *self);
 
-/* Waits for the lock without the interpreter lock. */
+/* Waits for the lock. It releases the interpreter lock while it waits. */
 static inline void take_lock(pthread_mutex_t *mutex)
 {
     if (pthread_mutex_trylock(mutex) == 0)
@@ -89,7 +90,8 @@ static inline void take_lock(pthread_mutex_t *mutex)
     Py_END_ALLOW_THREADS
 }
 
-/* Returns the spool of a Spool of the same module as `sibling`. NULL with an exception that names the `wanted` type. */
+/* Returns the C spool of a Spool object, which must belong to the same module as `sibling`. On failure, returns NULL
+ * with an exception that names the `wanted` type. */
 struct brick_spool *spool_of(PyObject *spool, PyTypeObject *sibling, const char *wanted);
 
 /* Makes the caller the only consumer. Returns 0 with an exception on failure. */
@@ -97,10 +99,10 @@ int spool_enter(struct brick_spool *spool);
 void spool_leave(struct brick_spool *spool);
 
 struct brick_pieces;
-/* Validates the offsets of texts. Returns 0 with an exception if they are invalid. */
+/* Checks that the offsets of the texts are valid, and sets `pieces`. Returns 0 with an exception if they are not. */
 int pieces_of(const Py_buffer *text, const Py_buffer *offsets, struct brick_pieces *pieces);
 
-/* Returns the number of summaries in a buffer; -1 with an exception on failure. */
+/* Returns the number of summaries in a buffer, or -1 with an exception on failure. */
 Py_ssize_t summaries_in(const Py_buffer *buffer);
 PyObject *packed_of(PyTypeObject *type, const struct brick_summary *summaries, Py_ssize_t count);
 

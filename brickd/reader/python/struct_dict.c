@@ -1,4 +1,5 @@
-/* python/struct_dict.c - converts shared structs to dictionaries with their layout table; makes lists of rows. */
+/* python/struct_dict.c - converts shared structs to dictionaries. A layout table describes the fields of a struct. Also
+ * makes lists of rows. */
 #include "py_types.h"
 
 uint32_t code_size(char code)
@@ -6,7 +7,7 @@ uint32_t code_size(char code)
     return code == 'Q' || code == 'd' ? 8 : code == 'H' ? 2 : code == 'B' ? 1 : 4;
 }
 
-/* Shared structs are little-endian, as is every machine that reads them (BRICK_ENDIAN). */
+/* Shared structs are little-endian. So are all machines that read them (see BRICK_ENDIAN). */
 static PyObject *number(const uint8_t *at, char code)
 {
     uint64_t whole = 0;

@@ -1,4 +1,5 @@
-"""Whether the engine's replicas serve the same bits with and without brickd, and which rows of replicas are equal.
+"""Checks whether the engine's replicas serve the same bits with and without brickd, and which rows of replicas are
+equal.
 
 Owns: the runs that are compared. Must not know: how rows are compared, faults, verdicts. Invariant: all runs execute
 the same program, started with and without `brickd run`.
@@ -48,7 +49,7 @@ def bitwise(place: Workplace, of: Settings) -> dict[str, Any]:
 
 
 def _reports(place: Workplace, of: Settings, *, recorded: bool, rows: bool = False) -> Sequence[dict[str, Any]]:
-    """The reports of all replicas after some steps."""
+    """Return the reports of all replicas after each has done some steps."""
     server = (REPLICA, json.dumps(asdict(of)))
     with fleet(place, server, {"do": "report"}, threads=of.threads, recorded=recorded) as replicas:
         found = []

@@ -1,7 +1,7 @@
 """The trials of `scripts/bench evidence` from a seed: an architecture, a fault or none, and the traffic of each.
 
-Owns: the list, order and seeds of trials, what a trial's seed decides. Must not know: models, brickd. Invariant: the
-same seed draws the same trials; a trial's seed depends only on the run's seed and on the trial.
+Owns: the list of trials, their order and their seeds, and what the seed of a trial decides. Must not know: models,
+brickd. Invariant: the same seed draws the same trials; a trial's seed depends only on the run's seed and on the trial.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SEEDS = 1 << 24
 
 
 def drawn(seed: int, *, quick: bool = False, only: str = "*") -> list[Cell]:
-    """The trials of a run, in the order of execution; `only`: a pattern of their keys."""
+    """The trials of a run, in the order in which they run. `only` is a pattern for their keys."""
     kinds = list(_QUICK if quick else _every())
     Random(seed).shuffle(kinds)
     cells = [Cell(*kind, Random(f"{seed} {'/'.join(kind)}").getrandbits(32)) for kind in kinds]

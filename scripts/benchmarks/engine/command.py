@@ -55,7 +55,7 @@ def _tried(cell: Cell, *, quick: bool) -> dict[str, Any]:
 
 
 def outcome(result: Mapping[str, Any]) -> str:
-    """The outcome of a trial with a fault: found by rows, unproven or missed."""
+    """Return the outcome of a trial with a fault: found, which means by rows, or unproven, or missed."""
     if result["named_s"] is not None:
         return "found"
     return "unproven" if result["row_verdict"] == "unproven" or result["site_unproven"] else "missed"
@@ -98,9 +98,10 @@ def report(results: Sequence[Mapping[str, Any]], seed: int) -> Report:
 
 
 def row(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The row of all trials of a fault and a dtype.
+    """Return the row that sums up all trials with one fault and one dtype.
 
-    A trial is covered if brickd watches the site, and the fault changed a row whose history another engine also had.
+    A trial is covered if brickd watches the site of the fault, and if the fault changed a row whose history also
+    occurred in another engine.
     """
     one = results[0]
     covered = [each for each in results if each["watched"] and each["equal_history_rows"]]
@@ -136,7 +137,7 @@ def row(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The notes on what was missed, not exact or false."""
+    """Return notes on the faults that were missed, the sites that are not exact, and the verdicts that are false."""
     found = [f"missed: {each['truth']['detail']} in {each['truth']['site']}" for each in results if _missed(each)]
     found += [f"site {each['truth']['site']}: {each['place']}" for each in results if each["exact"] is False]
     return found[:_SHOWN] + [f"false: {text}" for each in results for text in each["false"]][:_SHOWN]
@@ -147,7 +148,7 @@ def _missed(result: Mapping[str, Any]) -> bool:
 
 
 def clean(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The row of all time without a fault, which is judged only if that time is long enough."""
+    """Return the row that sums up all time without a fault. It has a verdict only if that time is long enough."""
     hours = sum(each["clean_s"] for each in results) / 3600
     false = sum(len(each["false"]) for each in results)
     short = hours < frozen.CLEAN_HOURS_MIN
@@ -178,7 +179,7 @@ def _bits(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rows(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Rows without a goal: they are the truth by which verdicts are judged."""
+    """Return the rows without a goal. They show the truth by which the verdicts are judged."""
     return [
         {**each, "case": f"{result['cell']}: {each['case']}", "goal": None, "passed": None} for each in result["rows"]
     ]

@@ -2,7 +2,7 @@
 
 Owns: the tensors of a step, padding, sampling, the digest of what was served. Must not know: brickd, faults, processes.
 Invariants: the served tokens depend only on the settings and on what the model computes; padding repeats the first
-token of a row, so that rows of two replicas are never equal only because both are padding.
+token of a row. Otherwise, rows of two replicas could be equal only because both are padding.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Engine:
     """The engine of one replica."""
 
     def __init__(self, whole: Any, settings: Settings, replica: int, looked: Looked | None = None) -> None:
-        """Begin without requests; `looked` gets each step, with its number, before the model computes it."""
+        """Begin without requests. `looked` is called before the model computes a step, with the step and its number."""
         self._whole, self._looked = whole, looked
         self.cache = KeysAndValues(whole.config, settings.blocks, whole.dtype)
         self.scheduler = Scheduler(blocks=settings.blocks, batch=settings.batch, chunk=settings.chunk)
@@ -92,13 +92,13 @@ class Engine:
 
 
 def _shape(slices: Sequence[Slice]) -> Shape:
-    """The shape of a step, with padding; keys come in whole blocks."""
+    """The shape of a step, including its padding. The number of keys is rounded up to whole blocks."""
     keys = max(-(-(each.start + each.length) // BLOCK) * BLOCK for each in slices)
     return Shape(len(slices), max(each.length for each in slices), keys)
 
 
 def _sampled(logits: Any, of: Slice) -> int:
-    """A random token, drawn from the request's seed and the position."""
+    """Draw a random token. It depends on the seed of the request and on the position."""
     generation, start, count = of
     if start + count < len(generation.tokens):
         return 0  # nobody needs it

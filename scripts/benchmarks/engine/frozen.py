@@ -1,4 +1,4 @@
-"""Limits of faults found, exact sites and false verdicts, fixed before a fault is put in.
+"""The limits for faults found, exact sites and false verdicts. They are fixed before any fault is put in.
 
 Owns: every limit of `scripts/bench evidence`. Must not know: brickd, torch, how a fault is put in. Invariant: a file of
 finished cells belongs to one version of this table.
@@ -29,12 +29,12 @@ BITWISE_RUNS, BITWISE_STEPS = 10, 100  # for each dtype; of each replica, compar
 
 @dataclass(frozen=True)
 class Lengths:
-    """The lengths of the parts of a cell.
+    """How long each part of a cell lasts.
 
     Attributes:
-        before_s: the healthy stretch before the fault.
-        within_s: the longest wait for a fault.
-        after_s: the healthy stretch after it was taken out.
+        before_s: the time without a fault, before the fault is put in.
+        within_s: the longest time to wait until the fault is found.
+        after_s: the time without a fault, after the fault was taken out.
         clean_s: the length of a cell without a fault.
     """
 

@@ -1,8 +1,8 @@
 """A transformers decoder with seeded random weights, and its paged cache of keys and values.
 
 Owns: the engine's architectures, where keys and values are stored. Must not know: requests, brickd, faults.
-Invariants: the key of a token is at the index of its position, whatever the batch; block 0 takes the keys and values of
-padding, and no row attends to it.
+Invariants: the key of a token is stored at the index of its position, in every batch; the keys and values of padding go
+into block 0, and no row attends to this block.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def built(kind: str, seed: int) -> Any:
 
 
 def row_wise(name: str) -> bool:
-    """Whether each output row of the module at this path depends on one input row only."""
+    """Return whether each output row of the module at this path depends on only one input row."""
     own = name.rpartition(".")[2]
     return own.endswith(_ROW_WISE)
 
@@ -51,13 +51,13 @@ class PagedCache:
 
         Args:
             of: the store.
-            slots: for each row and token, the slot of its key and value.
-            tables: for each row, the slots of its keys, by position.
+            slots: where the key and the value of each token are stored, for each row.
+            tables: for each row, the slots of its keys, in the order of their positions.
         """
         self._stored, self._slots, self._tables = of.stored, slots, tables
 
     def get_seq_length(self, layer: int = 0) -> int:
-        """0, because positions are given, and the mask is complete."""
+        """Return 0: this length is not used, because the positions are given and the mask is complete."""
         return 0
 
     def update(self, keys: Any, values: Any, layer: int, **_: Any) -> tuple[Any, Any]:

@@ -1,8 +1,9 @@
-"""The blocks of a paged cache: which are free, in use, and reusable by another request with an equal prefix.
+"""The blocks of a paged cache. Some are free, some are in use, and some can be reused by another request with the same
+prefix.
 
 Owns: references, contents by key, the order of reuse. Must not know: tensors, requests. Invariants: a block with
-references is never given out; a key has one block, and stands for that block's tokens and all tokens before them; a
-reused block keeps its note. Block 0 is never given out: padding is written there.
+references is never given out; a key belongs to one block; equal keys mean that the tokens of the block and all tokens
+before them are equal; a block that is reused keeps its note. Block 0 is never given out: padding is written there.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class _Block(Generic[Note]):
 
 
 class PrefixCache(Generic[Note]):
-    """The blocks of a replica; a note goes with the content of a block."""
+    """The blocks of a replica. A note belongs to the content of a block."""
 
     def __init__(self, blocks: int) -> None:
         self._blocks: list[_Block[Note]] = [_Block() for _ in range(blocks)]
@@ -46,7 +47,7 @@ class PrefixCache(Generic[Note]):
         return len(self._free)
 
     def take(self) -> int | None:
-        """Take a block, and forget its content; None: all are in use."""
+        """Take a block, and forget its content. Return None if all blocks are in use."""
         number = next(iter(self._free), None)
         if number is None:
             return None
@@ -58,7 +59,7 @@ class PrefixCache(Generic[Note]):
         return number
 
     def reuse(self, tokens: Sequence[int]) -> list[int]:
-        """Take the blocks of the longest known prefix that leaves a token to compute."""
+        """Take the blocks of the longest prefix that is known. At least one token is left to compute."""
         found = []
         for key in keys(tokens[:-1]):
             number = self._known.get(key)
@@ -80,7 +81,9 @@ class PrefixCache(Generic[Note]):
         return self._blocks[number].note
 
     def release(self, numbers: Sequence[int]) -> None:
-        """Give blocks back; empty blocks are reused first, then the ends of prefixes, the oldest first."""
+        """Give blocks back. Empty blocks are reused first. Then follow the blocks at the ends of prefixes, the oldest
+        first.
+        """
         empty = []
         for number in reversed(numbers):
             block = self._blocks[number]

@@ -1,6 +1,7 @@
-"""Tables of the rows that replicas computed, and what equal inputs, histories and lineages imply.
+"""Tables of the rows that replicas computed, and what follows from equal inputs, histories and lineages.
 
-Owns: the form of a table, and the keys of the comparison of rows of different replicas. Must not know: torch, brickd.
+Owns: the form of a table, and the keys by which the rows of different replicas are compared. Must not know: torch,
+brickd.
 """
 
 from __future__ import annotations
@@ -50,10 +51,12 @@ def compared(tables: Sequence[Table], sites: Sequence[str]) -> list[dict[str, An
 
 
 def _compared(name: str, keys: tuple[str, ...], tables: Sequence[Table], sites: Sequence[str]) -> dict[str, Any]:
-    """Count the keys that several replicas have, and the rows with such a key.
+    """Count the keys that occur in several replicas, and the rows that have one of these keys.
 
-    `outlier_keys`: for how many shared keys the worst replica has a value that no other replica has.
-    `outlier_share`: the share of such keys among the shared keys of a replica at a site, where it is worst.
+    `outlier_keys`: for one replica, the number of shared keys at which it has a value that no other replica has. The
+    replica with the largest number is reported.
+    `outlier_share`: for one replica at one site, the share of its shared keys at which it has such a value. The largest
+    share is reported.
     """
     values: dict[bytes, dict[int, int]] = {}  # for each key and output, the replicas with it
     times: Counter[bytes] = Counter()
@@ -93,7 +96,7 @@ def known_elsewhere(mine: Table, others: Sequence[Table], *, lineage: bool) -> i
 
 
 def _union(replicas: Iterable[int]) -> int:
-    """The union of sets of replicas, each as bits."""
+    """Return the union of sets of replicas. A set is a number with one bit for each replica."""
     return functools.reduce(operator.or_, replicas, 0)
 
 

@@ -1,4 +1,5 @@
-"""Exact digests of every row at every row-wise module of a replica: the truth about rows, made without brickd.
+"""Exact digests of every row at every row-wise module of a replica. They are the truth about rows, and are made without
+brickd.
 
 Owns: how a row is recorded. Must not know: brickd, processes, how rows are compared. Invariant: rows of padding are not
 recorded.
@@ -46,11 +47,11 @@ class Rows:
         self._computed.append(self._step)
 
     def noting_changes(self, site: str, right: Any) -> Callable[[], None]:
-        """Note which rows a fault changes, until the returned function is called.
+        """Start to note which rows a fault changes. The returned function ends this.
 
         Args:
             site: the path of the faulty module.
-            right: a copy of the module without the fault, which computes each call again.
+            right: a copy of the module without the fault. It computes each call again, to get the right result.
         """
         for each in right.modules():
             vars(each).pop("_call_impl", None)  # a profiler may have wrapped the original, and its wrapper was copied
@@ -92,7 +93,9 @@ class Rows:
         return joined(self._tables)
 
     def computed(self) -> Table:
-        """All rows of all steps, without digests; each was computed at every site, but not by every expert."""
+        """Return all rows of all steps, without digests. Each row was computed at every site, except at the experts
+        that did not get it.
+        """
         return joined(self._computed)
 
 

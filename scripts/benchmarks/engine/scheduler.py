@@ -1,9 +1,9 @@
 """Which tokens of which requests the next step computes: continuous batching with chunked prefill and preemption.
 
-Owns: the settings of a replica, waiting and running generations, their blocks, what is computed, the history and
-lineage of each row. Must not know: tensors, models, brickd. Invariants: a step is all prefill or all decode, in turns
-if both wait; a generation that needs room takes it from the generation admitted last, which is computed again later;
-nothing depends on time.
+Owns: the settings of a replica; the generations that wait or run, and their blocks; what is computed; the history and
+the lineage of each row. Must not know: tensors, models, brickd. Invariants: a step is only prefill or only decode, and
+they take turns if both wait; if a generation needs room, the generation that was admitted last gives up its blocks and
+is computed again later; nothing depends on time.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ class Generation:
 
 
 class Slice(NamedTuple):
-    """Tokens of a generation that one step computes; if none is left after them, the last one gives a new token."""
+    """Some tokens of a generation that one step computes. If no token of the generation is left after them, the last of
+    them gives a new token.
+    """
 
     generation: Generation
     start: int
@@ -132,7 +134,7 @@ class Scheduler:
         self._waiting.append(generation)
 
     def plan(self) -> list[Slice]:
-        """The next step; empty: nothing to do."""
+        """Return the next step. It is empty if there is nothing to do."""
         self._admit()
         prefills = [each for each in self._running if each.left > 1]
         decodes = [each for each in self._running if each.left == 1]
@@ -140,7 +142,7 @@ class Scheduler:
         slices = []
         for generation in prefills[:_PREFILLS_MAX] if prefill else decodes:
             count = min(generation.left, self._chunk) if prefill else 1
-            # An earlier request may have taken its room, never a later one.
+            # An earlier request may have taken the room of this one; a later request never does.
             if generation in self._running and self._has_room(generation, generation.computed + count):
                 slices.append(Slice(generation, generation.computed, count))
         self._decoded = not prefill

@@ -1,4 +1,5 @@
-"""One trial: its own daemon and three replicas with different traffic, a healthy stretch, a fault, a healthy stretch.
+"""One trial. It has its own daemon, and three replicas with different traffic. They run for some time without a fault,
+then with a fault, then again without it.
 
 Owns: the order of these steps, when brickd is queried, the result. Must not know: how a problem is judged, how a fault
 is put in. Invariants: daemon and replicas belong to this trial only; truth comes from the replicas, never from brickd.
@@ -92,7 +93,9 @@ class _Trial:
         return truth, {"truth": fault, **self._coverage(truth), **self._comparable(place.folder, fault)}
 
     def _comparable(self, folder: Path, fault: dict[str, Any]) -> dict[str, int]:
-        """Count the rows that the fault changed, and those of them whose history or lineage another replica had."""
+        """Count the rows that the fault changed, and how many of these have a history or a lineage that another replica
+        also had.
+        """
         tables = []
         for number, replica in enumerate(self._replicas):
             file = folder / f"computed-{number}.npy"
@@ -107,7 +110,7 @@ class _Trial:
         }
 
     def _stretch(self, phase: str, seconds: float, ends: Callable[[], bool] = lambda: False) -> None:
-        """Query brickd for `seconds`, or until `ends` is true after a query."""
+        """Query brickd for `seconds`. Stop earlier if `ends` returns true after a query."""
         began = time.monotonic()
         while True:
             at_s = time.monotonic() - began
@@ -119,7 +122,7 @@ class _Trial:
             self._clean_s += time.monotonic() - began
 
     def _status(self) -> dict[str, Any]:
-        """The answer of `brickd status`, with its numeric problems only, and what `diff --by row` finds."""
+        """Return the answer of `brickd status`, reduced to problems about numbers, with what `diff --by row` finds."""
         questions = [("status", SERVICE), *([("diff", SERVICE, "--by", ROW)] if COMPARES_ROWS else [])]
         document, *diffs = self._ask(questions)
         if "error" in document:
@@ -144,7 +147,9 @@ class _Trial:
             time.sleep(_LOOK_SECONDS)
 
     def _coverage(self, truth: Truth) -> dict[str, bool]:
-        """Whether brickd watches a row-wise module that contains the fault, and whether it compared rows there."""
+        """Return whether brickd watches a row-wise module that contains the fault, and whether it compared no rows
+        there.
+        """
         every = self._ask([("coverage", SERVICE)])[0].get("sites", ())
         sites = [each for each in every if judged.exactly(Site(each["kernel"], each["layer"]), truth.scope)]
         return {"watched": bool(sites), "site_unproven": not any(ROW in each["evidence"] for each in sites)}
@@ -170,7 +175,7 @@ class _Trial:
 
 
 def with_rows(status: dict[str, Any], diff: dict[str, Any]) -> dict[str, Any]:
-    """A status with a `diff --by row`, whose outlier is a problem."""
+    """Return the status with what `diff --by row` found: its outlier becomes one more problem."""
     outlier, first = diff.get("outlier"), diff.get("first")
     if outlier is None or first is None:
         return status
@@ -180,7 +185,7 @@ def with_rows(status: dict[str, Any], diff: dict[str, Any]) -> dict[str, Any]:
 
 
 def named_by_rows(looks: Sequence[Look], truth: Truth) -> tuple[float, Site] | None:
-    """When rows first named the worker with the fault, and the place; None: they did not."""
+    """Return when the rows first named the worker with the fault, and the place; None if they never did."""
     for look in looks:
         outlier, place = look.status.get(ROW) or ("", None)
         if look.phase == DURING and outlier == truth.worker and place is not None:
@@ -189,7 +194,7 @@ def named_by_rows(looks: Sequence[Look], truth: Truth) -> tuple[float, Site] | N
 
 
 def _obeyed(replica: Worker, do: str, **more: Any) -> dict[str, Any]:
-    """The report of a replica that obeyed a command.
+    """Give a command to a replica, and return its report.
 
     Raises:
         RuntimeError: the replica did not obey.

@@ -1,7 +1,8 @@
 """What the harness knows for certain: the place and the time of a fault, and how each row was computed.
 
-Owns: digests of histories and lineages, the record of a fault. Must not know: torch, brickd. Invariants: equal digests
-mean equal tokens at equal positions, or equal steps; every fault has a time at which it was put in.
+Owns: digests of histories and lineages, the record of a fault. Must not know: torch, brickd. Invariants: if two digests
+are equal, the tokens and their positions are equal, or the steps are equal; every fault has a time at which it was put
+in.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ _ALL = (1 << 64) - 1
 
 
 def chained(*numbers: int) -> int:
-    """A 64-bit digest of numbers; the first number may be the digest of others."""
+    """Return a 64-bit digest of numbers. If the first number is a digest, the result also covers what that digest
+    covers.
+    """
     state = 0x9E3779B97F4A7C15
     for number in numbers:
         state = ((state ^ number) * 0xBF58476D1CE4E5B9) & _ALL
@@ -28,9 +31,9 @@ class Lineage(NamedTuple):
     """How the cache of a row was filled, from the least to the most exact.
 
     Attributes:
-        borders: a digest of the first and last token of each step.
-        widths: a digest that also covers the tokens and keys of a row, with padding.
-        shapes: a digest that also covers the rows of the batch.
+        borders: a digest of where the tokens of each step begin and end.
+        widths: a digest that also covers the number of tokens and keys of a row, including padding.
+        shapes: a digest that also covers the number of rows of the batch.
     """
 
     borders: int
@@ -55,10 +58,11 @@ class Fault:
     Attributes:
         kind: one of the engine's faults.
         replica: its number.
-        site: the path of the module that computes wrong.
-        watched: the paths of row-wise modules that contain it, from the outermost to itself: each is an exact place.
+        site: the path of the module that gives wrong results.
+        watched: the paths of the row-wise modules that contain it, from the outermost to the module itself. Each of
+            them is an exact place.
         detail: a description.
-        step, at_s: when it was put in: after this step of the engine, and in seconds since 1970.
+        step, at_s: the last step of the engine before the fault was put in, and the time of this in seconds since 1970.
     """
 
     kind: str

@@ -1,1 +1,1 @@
-"""Fleets of real model architectures with faults: `scripts/bench verdicts`."""
+"""Fleets of real model architectures in which faults are injected, for `scripts/bench verdicts`."""

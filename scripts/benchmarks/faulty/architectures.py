@@ -1,7 +1,7 @@
 """Real model architectures with seeded weights, small enough for three workers on two cores.
 
-Owns: how each architecture is built, one request to it, the names of its layers and operators. Must not know: brickd,
-faults. Invariant: the same seed and the same request give the same bits in every worker.
+Owns: how each architecture is built, how it answers a request, and the names of its layers and operators. Must not
+know: brickd, faults. Invariant: the same seed and the same request give the same bits in every worker.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Architecture(NamedTuple):
         build: builds the model from torch's random state.
         request: answers the request with this number, and returns the tensors of the answer.
         layers: the name of a layer, with {} in place of its number.
-        operators: the names, within a layer, of the modules with most of the work.
+        operators: the names, within a layer, of the modules that do most of the work.
     """
 
     build: Callable[[], Any]

@@ -2,7 +2,8 @@
 
 Owns: the list of cells, their order and seeds, the form of the file. Must not know: models, brickd. Invariants: the
 same seed draws the same cells in the same order; a cell's seed depends only on the run's seed and the cell; a file is
-continued only by the same version of brickd, under its original limits. The file also serves other lists of cells.
+continued only by the same version of brickd, under its original limits. Files of this form are also used for other
+lists of cells.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from benchmarks.faulty.frozen import HEALTHY, WANTED
 ARCHITECTURES = ("llama_fp32", "llama_bf16", "llama_int8", "mixtral", "vit", "unet", "bert")
 EQUAL, UNIQUE = "equal", "unique"
 _QUICK = (("llama_fp32", "weight_bit", EQUAL), ("llama_bf16", "rare_nan", EQUAL), ("bert", HEALTHY, UNIQUE))
-# tested with one architecture only: this fault does not depend on the model, and its cell takes as long as ten others
+# a fault that is tested with one architecture only, because it does not depend on the model and its cell takes as long
+# as ten others
 _LONG = "leak"
 _INT8 = "llama_int8"
 # faults that an int8 model cannot have: a quantized operator refuses NaN, and the server ends
@@ -80,7 +82,7 @@ class FinishedCells:
 
     @classmethod
     def begun(cls, file: Path, seed: int, *, quick: bool, limits: Mapping[str, Any]) -> FinishedCells:
-        """Begin a file, and replace an existing one."""
+        """Begin a new file. An existing file is replaced."""
         file.parent.mkdir(parents=True, exist_ok=True)
         head = {"brickd": version("brickd"), "seed": seed, "quick": quick, "limits": limits}
         file.write_text(json.dumps(head) + "\n", encoding="utf-8")
@@ -92,7 +94,7 @@ class FinishedCells:
     ) -> FinishedCells:
         """Continue a file; drop an incomplete last line.
 
-        Each result must have the key `has`: results of older versions do not have it.
+        If a result lacks the key `has`, an older version made the file, and the file is refused.
 
         Raises:
             RuntimeError: the file does not exist, or belongs to another run.

@@ -72,7 +72,9 @@ def finish(
     line: Callable[[Mapping[str, Any]], str],
     jobs: int = 1,
 ) -> list[dict[str, Any]]:
-    """Return the results of all cells; run unfinished ones, `jobs` at a time. `line`: a result as progress."""
+    """Return the results of all cells; run unfinished ones, `jobs` at a time. `line` formats a result as a line of
+    progress.
+    """
     results = {cell.key: finished.results[cell.key] for cell in cells if cell.key in finished.results}
     for result in results.values():
         progress(f"{result['cell']}: {line(result)}")
@@ -169,7 +171,7 @@ def _skipped(why: str, **case: Any) -> dict[str, Any]:
 
 
 def row(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the table's row for all results with this fault, architecture and kind of traffic."""
+    """Return the table's row that sums up all results with this fault, architecture and kind of traffic."""
     one = results[0]
     tried = [each for each in results if not each.get("skipped")]
     count = len(tried)
@@ -217,7 +219,7 @@ def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def healthy(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the row of all healthy stretches; it passes or fails only if they are long enough."""
+    """Return the row that sums up all time without a fault. It passes or fails only if that time is long enough."""
     tried = [each for each in results if not each.get("skipped")]
     minutes = sum(each["healthy_s"] for each in tried) / 60
     numeric, stragglers = (sum(each[name] for each in tried) for name in ("false_numeric", "false_stragglers"))

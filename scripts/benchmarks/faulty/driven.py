@@ -1,4 +1,5 @@
-"""The workers of a cell get commands over pipes, and take turns, so that each has a processor.
+"""The workers of a cell. They get commands over pipes, and take turns, so that each of them has a processor when it
+works.
 
 Owns: the processes, their pipes, which workers do not answer. Must not know: brickd's verdicts, faults. Invariant:
 every wait has a limit.
@@ -48,7 +49,7 @@ class Worker:
         return found if self._owed == 0 else None
 
     def _collect(self, seconds: float) -> dict[str, Any] | None:
-        """Return the last pending answer; wait at most `seconds` for each answer.
+        """Wait for all pending answers, at most `seconds` for each. Return the last answer that came.
 
         Raises:
             RuntimeError: the worker has ended.
@@ -77,8 +78,8 @@ def fleet(
 ) -> Iterator[Sequence[Worker]]:
     """Start the workers of one service; yield them when each has answered its first command with its `number`.
 
-    `server`: the module that forks the workers, and its arguments before the pipes. `recorded`: start it under `brickd
-    run`.
+    `server`: the module that forks the workers, and its arguments before the pipes. `recorded`: whether the server is
+    started under `brickd run`.
     """
     workers, theirs, count = [], [], str(threads)
     for _ in range(WORKERS):

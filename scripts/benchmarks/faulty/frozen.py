@@ -24,8 +24,8 @@ class Wanted:
     Attributes:
         within_s: the time from the injection until the fault counts as missed.
         kinds: the kinds of problem that report it.
-        words: the text must contain one of these words; empty: any text.
-        also: more kinds of problems that the fault really causes.
+        words: the text must contain at least one of these words; if there are none, any text will do.
+        also: further kinds of problems that the fault causes, so these are not false.
     """
 
     within_s: float
@@ -54,10 +54,10 @@ class Lengths:
     """The lengths of the parts of a cell.
 
     Attributes:
-        before_s: the healthy stretch before the fault.
-        after_s: the healthy stretch after the fault was removed.
+        before_s: the time without a fault, before the fault is injected.
+        after_s: the time without a fault, after the fault was removed.
         healthy_s: the length of a cell without a fault.
-        fault_s: the longest time until the fault must be found; None: as in `Wanted`.
+        fault_s: the longest time until the fault must be found; if None, the time in `Wanted` applies.
     """
 
     before_s: float

@@ -1,7 +1,9 @@
-"""Removable faults of a running worker: in a weight, an operator, its time, its memory.
+"""Faults that can be put into a running worker and removed again: in a weight, in an operator, in an operator's time,
+or in memory.
 
-Owns: how each fault is injected and removed, and which modules it makes wrong. Must not know: brickd, the number of its
-worker. Invariants: removal restores the bits of the model; the place of a fault depends only on the seed.
+Owns: how each fault is injected and removed, and which modules give wrong results because of it. Must not know: brickd,
+the number of its worker. Invariants: removal restores the bits of the model; the place of a fault depends only on the
+seed.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ class Injected(NamedTuple):
     Attributes:
         scope: the qualified names of the wrong modules or tensors.
         detail: a description.
-        remove: removes it.
-        each_request: runs at each request until the removal.
+        remove: a function that removes the fault.
+        each_request: a function that is called at each request until the fault is removed.
     """
 
     scope: list[str]

@@ -1,6 +1,6 @@
 """Judges the reports of brickd about a cell: which are true, and which are false.
 
-Owns: where verdicts are in a status document, when a fault counts as found, which alarms are false. Must not know:
+Owns: where a status document has its verdicts, when a fault counts as found, and which alarms are false. Must not know:
 processes, models. Invariants: a problem is false if it names a worker without a fault, or if the fault does not explain
 its kind.
 """
@@ -51,7 +51,7 @@ class Look:
 
     Attributes:
         phase: BEFORE, DURING or AFTER the fault.
-        at_s: since the phase began.
+        at_s: the time since the phase began.
         status: the document.
     """
 
@@ -70,7 +70,7 @@ class Truth:
         scope: the qualified names of the wrong modules or tensors.
         detail: the description of the fault.
         differs: whether an answer of the worker differed from the others.
-        wanted: what brickd must report; None: as in WANTED.
+        wanted: what brickd must report; if None, WANTED says it.
     """
 
     fault: str
@@ -87,19 +87,19 @@ class Verdict:
 
     Attributes:
         found_s: the time from the injection until the fault was reported, for any worker.
-        named_s: the time from the injection until only the right worker was named; None: never.
-        text: the first problem that named the worker.
-        kinds: the kinds of the problems that named it.
-        right_place: whether every named place is right; None: the fault has no place, or was not found.
-        false_before: problems before the fault, each once.
+        named_s: the time from the injection until brickd named the right worker and no other; None if it never did.
+        text: the first problem that named the right worker.
+        kinds: the kinds of the problems that named the right worker.
+        right_place: whether every named place is right; None if the fault has no place, or was not found.
+        false_before: the problems that were reported before the fault, each only once.
         wrong_during: problems during the fault that the fault does not explain.
-        false_after: problems after its removal.
+        false_after: the problems that were reported after the fault was removed.
         false_numeric: how many of false_before and false_after are about tensors.
-        false_stragglers: how many of them are about time.
+        false_stragglers: how many of false_before and false_after are about time.
         other_problems: the texts of all problems that are not about a worker's work.
         compared: the number of comparisons by inputs until the removal.
         compared_weights: the number of comparisons by weights until the removal.
-        unproven: whether outputs were reported as unproven; None: this version of brickd cannot report that.
+        unproven: whether outputs were reported as unproven; None if this version of brickd cannot report that.
     """
 
     found_s: float | None = None
@@ -150,7 +150,9 @@ def site(qualified: str) -> Site:
 
 
 def within(found: Site, scope: Iterable[str]) -> bool:
-    """Return whether a place is in the scope, is inside a module of the scope, or is the nearest layer around one."""
+    """Return whether a place is in the scope: a module of the scope, something inside one, or something around one up
+    to its layer.
+    """
     for each in map(site, scope):
         if found.layer not in (None, each.layer):
             continue
@@ -174,7 +176,7 @@ def _words(name: str) -> list[str]:
 
 
 def sites(status: Mapping[str, Any], worker: str) -> list[Site]:
-    """Return where the worker differs (first by weights, then by inputs), and the bricks in which it is slow."""
+    """Return the places where the worker differs, those found by weights first, then the bricks in which it is slow."""
     found = []
     for key in ("weights", "diverged"):
         about = [each for each in status.get(key) or () if list(each["outliers"]) == [worker]]
@@ -190,7 +192,7 @@ def compared(status: Mapping[str, Any], evidence: str) -> int:
 
 
 def unproven(status: Mapping[str, Any], evidence: str = "input") -> bool | None:
-    """Return whether a class of evidence is reported as unproven; None: this version of brickd cannot report that."""
+    """Return whether a class of evidence is reported as unproven; None if this version of brickd cannot report that."""
     said = status.get("evidence")
     return None if said is None else any((each["evidence"], each["verdict"]) == (evidence, "unproven") for each in said)
 
@@ -247,8 +249,8 @@ def _found(verdict: Verdict, alarm: Alarm, truth: Truth, look: Look) -> None:
 
 
 def _places(alarm: Alarm) -> list[Site]:
-    """Return the places in the text of an alarm. If an alarm about numbers names a kernel of many layers, it must name
-    the layer.
+    """Return the places in the text of an alarm. If an alarm about numbers names a kernel that many layers use, it must
+    also name the layer.
     """
     found = [Site(name, int(layer) if layer else None) for name, layer in _PLACE.findall(alarm.text)]
     return [each for each in found if alarm.kind not in NUMERIC or each.layer is not None or "*" not in each.name]

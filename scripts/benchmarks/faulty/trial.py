@@ -1,4 +1,5 @@
-"""One cell: its own daemon and fleet, a healthy stretch, a fault, a healthy stretch.
+"""One cell. It has its own daemon and fleet, which run for some time without a fault, then with a fault, then again
+without it.
 
 Owns: the order of these steps, the traffic, when brickd is queried. Must not know: when a fault counts as found.
 Invariants: the daemon, its directories and its segments belong to this cell only; every process ends with the cell.
@@ -38,7 +39,7 @@ class _Traffic:
     unique: bool
     random: Random
     rounds: int = 0
-    # the number of rounds in which all answers were equal (True) or not (False)
+    # how many rounds had equal answers from all workers (True), and how many did not (False)
     compared: Counter[bool] = field(default_factory=Counter)
     odd: set[int] = field(default_factory=set)  # workers with an answer that differed from most answers
     seconds: dict[tuple[str, int], list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -93,7 +94,7 @@ class _Cell:
             time.sleep(1 / frozen.ROUNDS_PER_S)
 
     def stretch(self, phase: str, seconds: float, ends: Callable[[], bool] = lambda: False) -> None:
-        """Send requests and query brickd for `seconds`, or until `ends` is true after a query."""
+        """Send requests and query brickd for `seconds`. Stop earlier if `ends` returns true after a query."""
         began = last = time.monotonic()
         while (now := time.monotonic()) < began + seconds:
             self.traffic.round(phase)

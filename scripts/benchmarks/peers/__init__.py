@@ -2,7 +2,7 @@
 
 A module has `BY` (the name of the tool), `HOW` (its cases, and how each is measured) and `cases(folder)`. The timed
 process calls `cases`, which raises `AbsentError` if this machine lacks the peer. Importing a module is cheap: only
-`cases` imports, compiles and starts heavy parts. A peer's hooks in the process exist only around its batches.
+`cases` imports, compiles and starts heavy parts. The hooks of a peer are in the process only while its batches run.
 """
 
 from __future__ import annotations

@@ -33,7 +33,8 @@ _MARK = 0x9E3779B97F4A7C15  # a number that each event contains once, so that ev
 _FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", f"-DMARK=UINT64_C({_MARK:#x})", f"-I{_SOURCE.parent}")
 _BUFFERS = ("--subbuf-size=512K", "--num-subbuf=4")  # the size of one processor's buffers; a batch fills 150 KiB
 _CHANNELS = (("bare", "brickd_bench:begin,brickd_bench:end", ()), ("task", "brickd_bench:task_*", ("vpid", "vtid")))
-# the header of a CTF packet: magic, uuid, stream, instance, begin, end, bits of content, bits in all
+# the header of a CTF packet: magic, uuid, stream, instance, begin, end, number of bits of the content, number of all
+# bits
 _PACKET = struct.Struct("<I16sIQQQQQ")
 _MAGIC = 0xC1FC1FC1
 
@@ -75,7 +76,7 @@ def _lttng(*arguments: str) -> str:
 
 
 def cases(folder: Path) -> list[Case]:
-    """Return two cases: a span as two events, and as two events with their process and thread."""
+    """Return two cases: a span as two events, and a span as two events that also have their process and thread."""
     for name in TOOLS:
         needs.tool(name, _DEBIAN)
     if HOME not in os.environ:
@@ -104,7 +105,7 @@ def marks(stream: Path) -> int:
 
 
 def _packets(data: mmap.mmap) -> Iterator[tuple[int, int]]:
-    """Yield the content of each packet, without the padding behind it, which may be older data."""
+    """Yield the content of each packet. The padding after it is left out, because it may be older data."""
     at = 0
     while at + _PACKET.size <= len(data):
         magic, _, _, _, _, _, content_bits, bits = _PACKET.unpack_from(data, at)

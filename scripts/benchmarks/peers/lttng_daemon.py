@@ -1,8 +1,8 @@
 """An LTTng session daemon for one run. The parent starts it before any timed process.
 
-The daemon's files are in the folder of the run, except files with a fixed path: its run directory if it runs as root,
-and one or two pages of shared memory. The files that the daemon creates are removed at the end of the run. If this
-process is killed, the kernel ends the daemon.
+The daemon's files are in the folder of the run, but some have a fixed path: its run directory, if it runs as root, and
+one or two pages of shared memory. The files that the daemon creates are removed at the end of the run. If this process
+is killed, the kernel ends the daemon.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PATIENCE_S = 15
 
 @contextmanager
 def daemon(place: Workplace) -> Iterator[dict[str, str]]:
-    """Yield the variables by which an application finds the daemon; {} if it could not be started."""
+    """Yield the environment variables that tell an application where the daemon is; {} if it could not be started."""
     if any(shutil.which(tool) is None for tool in TOOLS):
         yield {}
         return

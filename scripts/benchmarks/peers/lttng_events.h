@@ -1,4 +1,5 @@
-/* lttng_events.h - the two events of a span, with the data of a span. The header of each event has the time.
+/* lttng_events.h - the two events of a span. They have the same data as a span of brickd. The header of each event has
+ * the time.
  *
  * Both exist twice: `begin` and `end` have no context, `task_begin` and `task_end` have their process and thread. LTTng
  * includes this file several times. MARK is in each event, so that events can be counted in a trace.

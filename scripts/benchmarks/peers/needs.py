@@ -1,4 +1,5 @@
-"""What another tool (peer) needs: a package, a command, a compiled file. A missing need is reported in the row.
+"""What another tool (peer) requires: a package, a command, or a compiled file. If something is missing, the row of the
+peer says so.
 
 This module installs nothing.
 """

@@ -1,4 +1,4 @@
-"""A sampled span of the OpenTelemetry SDK, with a BatchSpanProcessor and an exporter that drops all spans.
+"""A sampled span of the OpenTelemetry SDK. It has a BatchSpanProcessor, and an exporter that drops all spans.
 
 The queue is emptied after each batch, outside of the timed part, so the thread of the BatchSpanProcessor sleeps during
 the rounds. The time is what a span costs its own thread.

@@ -16,7 +16,7 @@ HOW = dict.fromkeys((TIME, OBSERVE, INC), "multiprocess mode")
 
 
 def cases(_: Path) -> list[Case]:
-    """Return the cases: a timed block, and its two parts."""
+    """Return three cases: a timed block, an observation and an increment."""
     client = needs.package("prometheus_client", needs.BENCH)
     if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
         raise RuntimeError("PROMETHEUS_MULTIPROC_DIR is not set, expected prometheus_client in multiprocess mode")

@@ -1,4 +1,4 @@
-"""A solution without C: spans into a ring in shared memory, with only struct and mmap.
+"""A way to do this without C: spans go into a ring in shared memory, with only struct and mmap.
 
 The code is written for speed: a span writes one record of 64 bytes and the head, and bound methods and constants are
 stored where access is cheap.

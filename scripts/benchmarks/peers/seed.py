@@ -1,4 +1,4 @@
-"""The path that records a span in the older Rust profiler from which brickd grew, rebuilt in seed.rs."""
+"""How the older Rust profiler, from which brickd grew, records a span. Its code is rebuilt in seed.rs."""
 
 from __future__ import annotations
 

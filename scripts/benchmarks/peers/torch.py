@@ -1,4 +1,4 @@
-"""torch's record_function, which is measured only if torch is installed: torch is too large to install for this."""
+"""torch's record_function, measured only if torch is installed, because torch is too large to install for this."""
 
 from __future__ import annotations
 

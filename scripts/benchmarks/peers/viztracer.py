@@ -1,4 +1,4 @@
-"""viztracer's log_event, its way to record a custom span while it traces."""
+"""viztracer's log_event. With it, viztracer records a custom span while it traces."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""brickd's writer as an engine in C uses it, without Python; measured like the other tools in C.
+"""brickd's writer as an engine in C uses it, without Python. It is measured like the other tools in C.
 
-This writer has its own segment and prefix, next to the writer inside brick_agent.
+This writer has its own segment and its own prefix, apart from the writer inside brick_agent.
 """
 
 from __future__ import annotations
