@@ -109,7 +109,7 @@ def test_a_history_has_the_figures_of_the_bricks(first: MadeUp, then: MadeUp) ->
     row = only(NONE, found)
     assert row.spans == sum(each["count"] for each in rows)
     assert row.self_ns == pytest.approx(sum(each["self_ns"] for each in rows))
-    assert only(HistoryOf([first.service], by_worker=True), found).spans == row.spans
+    assert only(HistoryOf([first.service, then.service], by_worker=True), found).spans == row.spans
     for brick in bricks(as_workers(found)):
         if not brick.bounded:
             alone = only(HistoryOf(brick=brick.name), found)

@@ -364,7 +364,7 @@ def test_more_kinds_of_launches_than_the_limit_are_merged(worker: Start) -> None
     pause()
     """
     for _ in range(2):
-        started(worker, program, BRICKD_SERVICE="api")
+        started(worker, program, BRICKD_SERVICE="api", BRICKD_PATHS="4096")
     answer = document("tree")
     one = next(node for node in answer["nodes"] if node["name"] == "one")["kernel"]
     assert one["launches"] == 10_000
