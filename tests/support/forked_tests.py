@@ -25,6 +25,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
@@ -216,7 +217,10 @@ def _become(
     code = 1
     try:
         config = session.config
+        terminal = config.get_terminal_writer()
         config.pluginmanager.unregister(name="terminalreporter")
+        # The parent reports the results. A test that reaches its timeout still writes its stacks to the terminal.
+        config.pluginmanager.register(SimpleNamespace(_tw=terminal), "terminalreporter")
         capture = config.pluginmanager.getplugin("capturemanager")
         capture.stop_global_capturing()  # the files of this capture belong to the parent
         capture.start_global_capturing()

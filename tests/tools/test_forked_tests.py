@@ -104,6 +104,25 @@ def run(folder: Path, text: str, *options: str) -> tuple[subprocess.CompletedPro
     return ended, Counter(notes.read_text().splitlines() if notes.exists() else ())
 
 
+def test_a_test_that_reaches_its_timeout_fails_with_its_timeout_and_the_next_one_runs(tmp_path: Path) -> None:
+    text = """
+import signal
+import pytest
+from conftest import note
+
+@pytest.mark.timeout(0.1, method="signal")
+def test_hangs():
+    signal.pause()
+
+def test_goes_on():
+    note("goes on")
+"""
+    ended, notes = run(tmp_path, text, "-p", "pytest_timeout")
+    assert "Failed: Timeout" in ended.stdout, ended.stdout
+    assert "1 failed, 1 passed" in ended.stdout
+    assert notes["goes on"] == 1
+
+
 def test_a_chunk_has_tests_of_one_file_and_each_test_once() -> None:
     files = ["a"] * (2 * CHUNK + 1) + ["b"] * 3 + ["c"]
     chunks = list(chunks_of([cast("pytest.Item", SimpleNamespace(path=path)) for path in files]))
