@@ -241,8 +241,8 @@ enum brick_unit {
 static inline int brick_is_mark(uint32_t unit) { return unit >= BRICK_UNIT_LAUNCHED && unit < BRICK_UNITS; }
 
 /* The text of a shape: blocks, threads of a block, bytes of shared memory, and the hash of the source if known:
- * "<<<16,256,1>>> smem=1024B", "<<<16x4,32,8,2>>> smem=0B @cbf29ce484222325". The text omits trailing 1s of the grid, a
- * third size of the block that is 1, and whatever is unknown. */
+ * "<<<16,256,1>>> smem=1024B", "<<<16x4,32,8,2>>> smem=0B @cbf29ce484222325". The text omits the
+ * last sizes of the grid that are 1, the block's third size if it is 1, and all unknown values. */
 #define BRICK_ARROW "\xE2\x86\x92" /* the arrow in the name of a transfer */
 
 /* Sites of rows, since 1.12. A path of the unit ROWS without a parent has a word as its name. A path of this unit below

@@ -67,7 +67,10 @@ class StepTexts:
         return self.text(step) or (str(step) if step < HASHED else f"{step:016x}")
 
     def argument(self, step: int) -> str:
-        """Return a step as a value of `--step`. A text that a terminal cannot show is replaced by its digits."""
+        """Return a step as a value of `--step`.
+
+        If a terminal cannot show its text, this is the hexadecimal number of the step.
+        """
         text = self.text(step)
         return shlex.quote(text) if text and text.isprintable() else StepTexts().name(step)
 

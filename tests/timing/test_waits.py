@@ -25,7 +25,7 @@ from brickd.base.thresholds import Thresholds
 from brickd.base.timestamps import Moment
 from brickd.daemon.process_usage import Scheduled, scheduled
 
-# Returns the part of the time that a worker ran or waited in a slot.
+# Returns the fraction of a slot in which a worker ran or waited.
 Part = Callable[[int, int], float | None]
 
 

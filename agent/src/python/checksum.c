@@ -68,7 +68,7 @@ PyType_Spec core_taken_spec = {
 
 /* ---- errors --------------------------------------------------------------- */
 
-/* Returns -1 if the current exception must be raised: in strict mode, and if it is an interrupt. */
+/* Returns -1 if the current exception must be raised. This is so in strict mode, and for an interrupt. */
 static int must_raise(void) { return core_strict() || !PyErr_ExceptionMatches(PyExc_Exception) ? -1 : 0; }
 
 static int forgive(void)

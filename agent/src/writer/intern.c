@@ -264,7 +264,7 @@ uint64_t brick_site_intern_as(struct brick_tables *t, struct brick_segment *s, u
 void brick_tables_begin(struct brick_tables *t, struct brick_segment *s)
 {
     const uint64_t number = take_number(&t->next_name, s->header->names, &brick_process_of(s)->names);
-    if (name_has_memory(s, number)) /* name 0 is not in the hash table: a host may have a different name "other" */
+    if (name_has_memory(s, number)) /* not in the hash table: a host may use "other" as a name of its own */
         name_write(&brick_names_of(s)[number], (const uint8_t *)"other", 5);
     take_number(&t->next_path, s->header->paths, &brick_process_of(s)->paths);
     brick_store_release(&brick_paths_of(s)[BRICK_OTHER], brick_path_key(BRICK_ROOT, BRICK_OTHER, BRICK_NO_LAYER, 0));

@@ -261,7 +261,7 @@ def _sites_of(numerics: Numerics, row: MatchRow) -> set[int]:
 
 
 def _outermost_first(numerics: Numerics, differences: Sequence[Difference]) -> list[Difference]:
-    """Sort differences of rows: those at outermost sites come first and, of these, those with a majority.
+    """Sort differences of rows. Those at outermost sites come first. In both groups, those that have a majority lead.
 
     Every row that differs had equal inputs, so the difference was born within its site. The outermost site contains all
     others.

@@ -182,7 +182,7 @@ def _finding(
     if not brick.collective:
         total, lived_ns = brick.totals[about.worker], stretch.lived_ns(about.worker) or 1
         cost = row.calls / lived_ns * brick.median_ns * (row.excess_percent or 0.0) / 100
-        # The cost cannot exceed the time that the worker spent in the brick, nor one second per second and thread.
+        # The cost is at most the worker's time in the brick, and at most one second per second in each thread.
         cost = _SECOND * min(cost, total.self_ns / lived_ns, stretch.hosts(about.worker)[-1].threads)
     return Straggler(
         about,

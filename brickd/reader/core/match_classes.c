@@ -70,8 +70,8 @@ static struct pair pair_of(uint32_t one, uint32_t other, uint64_t context)
 }
 
 /* Returns the number of contents at which the two workers differ like two classes; below BRICK_CONTENTS_MIN: too few to
- * decide; 0: not two classes. A single wrong element is always in the same place of the sketch. Rounding reaches other
- * places over time, even if most of its differences are too small for a sketch. */
+ * decide; 0: not two classes. A single wrong element changes the same place of the sketch each time. Rounding
+ * reaches other places over time, even if most of its differences are too small for a sketch. */
 static uint64_t contents_in(const struct pair *c, const struct both *b)
 {
     if (b->equal > b->apart || BEYOND_SHARE * c->beyond > c->all.apart)

@@ -5,7 +5,8 @@
  *
  * Spans arrive in the order of their ends. On a track, only the outermost spans matter for the next one: their
  * intervals are apart from each other, and the next span ends after all of them. The next span crosses one of these
- * intervals exactly if it begins inside. Otherwise it contains those that begin with it or later, and replaces them.
+ * intervals exactly if it begins inside. Otherwise it contains the intervals that begin at the same time or later, and
+ * replaces them.
  *
  * A viewer orders events of the same time by their order in the file. A span that begins at the same time as a span
  * inside it must be written first. Within one call, `tied` asks the caller to sort; a span that is tied with one of an

@@ -73,7 +73,7 @@ class ExecutionNode:
                 object.__setattr__(self, each.name, value)
 
         def work(self) -> tuple[int, float]:
-            """Return the bytes and the FLOP, calculated from the kernel's time, TFLOP/s and FLOP/byte; 0: unknown."""
+            """Calculate the bytes and the FLOP from the kernel's time, its TFLOP/s and its FLOP/byte; 0 if unknown."""
             try:
                 flops = float(self.achieved_tflops or 0) * 1e3 * float(self.timing_ns or 0)
                 return (round(flops / float(self.arithmetic_intensity)) if self.arithmetic_intensity else 0), flops
