@@ -89,10 +89,15 @@ static union slot measured(const struct brick_measured *s)
                                      .elapsed_ns = s->elapsed_ns}};
 }
 
-/* Without its text, the record keeps its sequence, because a gap would be counted as a lost record. */
+/* Without its content, a record keeps its sequence, because a gap would be counted as a lost record. */
+static union slot emptied(const struct brick_record *s)
+{
+    return (union slot){.record = {.sequence = s->sequence, .slots = s->slots, .kind = s->kind}};
+}
+
 static union slot step_text(const struct brick_redactor *r, const struct brick_step_text *s)
 {
-    union slot made = {.step_text = {.sequence = s->sequence, .slots = s->slots, .kind = s->kind}};
+    union slot made = emptied((const struct brick_record *)(const void *)s);
     if (r->left != BRICK_LEFT_EQUAL && brick_step_text_possible(s)) {
         made.step_text.length = s->length;
         memcpy(made.step_text.text, s->text, s->length);
@@ -111,6 +116,7 @@ static union slot alone(const struct brick_redactor *r, uint32_t ring, const uni
            : kind == BRICK_KIND_FINALIZE  ? finalize(r, &s->finalize)
            : kind == BRICK_KIND_MEASURED  ? measured(&s->measured)
            : kind == BRICK_KIND_STEP_TEXT ? step_text(r, &s->step_text)
+           : kind == BRICK_KIND_SOURCE    ? emptied(&s->record) /* recordings have whole sources elsewhere */
                                           : unknown(&s->record);
 }
 
