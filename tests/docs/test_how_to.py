@@ -46,6 +46,11 @@ def test_the_commands_of_a_page_print_the_shown_output(page: str, prefix: str, t
         one.follow(text(page))
 
 
+def test_a_command_after_sudo_in_a_block_runs_only_at_the_reader() -> None:
+    block = "```console\n$ echo 1\n$ sudo systemctl restart brickd@www\n$ curl localhost\n```\n"
+    assert [each.elsewhere for each in commands(block * 2)] == [False, True, True] * 2
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_the_python_on_a_page_compiles(page: str) -> None:
     for block in blocks(text(page)):

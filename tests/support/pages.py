@@ -47,11 +47,8 @@ class Command(NamedTuple):
     line: str
     code: int
     output: tuple[str, ...]
-
-    @property
-    def elsewhere(self) -> bool:
-        """Return whether only a reader can run the command on their own machine."""
-        return self.line.split()[0] in _ELSEWHERE
+    elsewhere: bool = False
+    """Whether only a reader can run the command on their own machine."""
 
 
 def blocks(text: str) -> list[Block]:
@@ -63,14 +60,17 @@ def blocks(text: str) -> list[Block]:
 
 
 def commands(text: str) -> list[Command]:
-    """The commands of the console blocks of a page."""
+    """The commands of the console blocks of a page. A command after `sudo` needs what `sudo` changed."""
     found = []
     for block in blocks(text):
         if block.language == "console":
+            changed = False
             for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
                 line, *output = part.replace("\\\n", "").splitlines()
                 exits = _EXITS.search(line)
-                found.append(Command(_EXITS.sub("", line), int(exits[1]) if exits else 0, tuple(output)))
+                changed = changed or line.startswith("sudo ")
+                elsewhere = changed or line.split()[0] in _ELSEWHERE
+                found.append(Command(_EXITS.sub("", line), int(exits[1]) if exits else 0, tuple(output), elsewhere))
     return found
 
 
