@@ -54,10 +54,13 @@ class Running:
 
     def drains(self, workers: int, *, spans: bool = False) -> None:
         """Wait until the daemon drains all workers and has turned span detail on or off in each."""
-        self.until(
-            lambda: self._ask("set", SERVICE, "--spans", "on" if spans else "off")["workers"] == workers,
-            f"{workers} workers are not drained",
-        )
+
+        def reached() -> bool:
+            if not self.status()["workers"]:
+                return False  # until the daemon has found a worker, `brickd set` does not know the service
+            return bool(self._ask("set", SERVICE, "--spans", "on" if spans else "off")["workers"] == workers)
+
+        self.until(reached, f"{workers} workers are not drained")
 
     def settled(self) -> Any:
         """Wait until all workers have ended and all data is read, and return the status."""
