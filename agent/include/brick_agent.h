@@ -14,12 +14,13 @@
  * also -lrt).
  *
  * PROMISES. No call raises, blocks, waits, starts a thread or installs a signal handler. brick_begin and brick_end
- * allocate nothing and make no system call, except in rare cases: the first record of a process, of a thread
- * or of a forked child; a new path or block of 64 paths; more spans open at once than ever before; the first record
- * after a span ring was turned on; the first deferred work of a thread; and a check, about every ten seconds, that the
- * segment still exists. The calls for deferred work and for checksums make the same promises, with one exception: the
- * first checksum of a process reads the key file. If reading fails, some later checksums try again. Lost records are
- * counted, and `brickd inspect` shows the counts, so no caller needs to check a result.
+ * allocate nothing and make no system call, except in rare cases: the first record of a process, of a thread or of a
+ * forked child; a place in the call tree that is new, or for which the thread has no memory yet (64 places get memory
+ * together); more spans open at once than ever before; the first record after a daemon has asked for the records of
+ * single spans; the first deferred work of a thread; and a check, about every ten seconds, that the segment still
+ * exists. The calls for deferred work and for checksums make the same promises, with one exception: the first checksum
+ * of a process reads the key file. If this fails, some of the later checksums read it again. Lost records are counted,
+ * and `brickd inspect` shows the counts, so no caller needs to check a result.
  *
  * KEYS. A key identifies the task that a span belongs to. Spans nest only within one key on one thread. A NULL key
  * stands for the thread. A scheduler that interleaves tasks on one thread passes the task as the key: any address or
@@ -30,16 +31,16 @@
  * (even after longjmp) or when its thread ends. If work moves between threads, the host measures the time and calls
  * brick_record.
  *
- * THREADS. Any thread may make any call at any time, without registration. A thread takes a lane when it first records
- * something, and frees this lane when the thread ends. The setting BRICKD_LANES is the number of lanes; spans of
- * threads without a lane are only counted.
+ * THREADS. Any thread may make any call at any time, without registration. A thread that records needs a lane: a part
+ * of the segment that only this thread writes. A thread takes a lane at its first record, and frees it when the thread
+ * ends. There are BRICKD_LANES lanes. If no lane is free, the spans of the thread are only counted.
  *
  * SIGNALS. A signal handler may begin and end spans on a thread that has recorded before. If the handler interrupted a
  * call of the writer on the same thread, the handler's spans are refused and counted.
  *
- * FORKS. A forked child records into a separate segment, with any kind of fork; names keep their ids. Spans open at
- * the fork belong to the parent: ending them in the child does nothing. Before its first record, a child may call
- * brick_init to set its worker name; otherwise it keeps the parent's worker name.
+ * FORKS. A forked child records into a segment of its own, even if a direct system call (clone) made the child. Names
+ * have the same ids there. Spans open at the fork belong to the parent: ending them in the child does nothing. Before
+ * its first record, a child may call brick_init to set its worker name; otherwise it keeps the parent's worker name.
  *
  * LIFE. All calls also work before main (in a constructor, in a global of C++), but the first name or record opens the
  * segment, and a later brick_init changes nothing. Recording ends at exit() and when main returns. The writer then
@@ -47,8 +48,8 @@
  * is left to that daemon. A process that ends by _exit, abort, exec or a signal leaves its segment and its totals until
  * `brickd prune` removes them. If the writer is part of a library, dlclose ends recording as exit() does; threads that
  * have recorded may continue, and the library may be loaded again. Two copies of the writer in one process are
- * independent: they have two segments, two workers with one pid, and two trees of spans. If the dynamic linker binds
- * both copies to the same functions, they act as one.
+ * independent: each has its own segment and its own tree of spans, and brickd shows two workers with the same pid. If
+ * the dynamic linker binds both copies to the same functions, they act as one.
  *
  * DEVICES. A span measures time on the host: a span around the launch of a kernel measures the launch, and a span
  * around cudaStreamSynchronize measures the wait. After the host has waited, it passes the device's measurement to
@@ -58,8 +59,8 @@
  *   if (cudaEventElapsedTime(&ms, begun, ended) == cudaSuccess)
  *       brick_record(kernel, NULL, (uint64_t)(ms * 1e6f), elements, bytes);
  *
- * If the host launches and continues, the work is deferred: the host records its start (brick_defer). Later, the host
- * records that a thread has waited for the stream of this work (brick_finalize).
+ * If the host does not wait after the launch, the work is deferred: the host records the start of the work
+ * (brick_defer), and later that a thread has waited for the stream of the work (brick_finalize).
  *
  *   uint64_t id;
  *   brick_defer(kernel, NULL, stream, NULL, elements, bytes, &id);
@@ -110,14 +111,15 @@ extern "C" {
  * be freed after the call. */
 struct brick_config {
     const char *service;     /* BRICKD_SERVICE, else the program's name */
-    const char *worker;      /* BRICKD_WORKER: "3", or coordinates "0.tp3.pp1"; else there is no declared worker */
+    const char *worker;      /* BRICKD_WORKER: a number "3", or coordinates "0.tp3.pp1"; else brickd numbers the workers
+                                by age */
     const char *prefix;      /* BRICKD_SHM_PREFIX, else "brickd-" */
     const char *clock;       /* BRICKD_CLOCK: auto, tsc, monotonic; else auto */
     const char *clocksource; /* the file that names the kernel's clock source; default: the one in /sys */
     uint32_t lanes;          /* BRICKD_LANES: threads that record at the same time; default 32 */
-    uint32_t paths;          /* BRICKD_PATHS: paths of the call tree; default 8,192 */
-    uint32_t names;          /* BRICKD_NAMES; default 4,096 */
-    uint32_t sites;          /* BRICKD_SITES: pairs of a name (kernel or weight) and a layer; default 2,048 */
+    uint32_t paths;          /* BRICKD_PATHS: places in the call tree; default 8,192 */
+    uint32_t names;          /* BRICKD_NAMES: different names; default 4,096 */
+    uint32_t sites;          /* BRICKD_SITES: pairs of a kernel or weight and a layer; default 2,048 */
     uint32_t span_slots;     /* default 4,096 */
     uint32_t event_slots;    /* BRICKD_EVENTS: slots of 64 bytes in a thread's event ring; default 4,096 */
 };
@@ -135,11 +137,12 @@ enum brick_state {
 enum brick_outcome {
     BRICK_DONE = 0,
     BRICK_FIRST = 1,     /* begin: the key now has an open span and must stay valid */
-    BRICK_LAST = 2,      /* end: the key now has no open span, and is not borrowed */
+    BRICK_LAST = 2,      /* end: the key now has no open span; never set for a key given to brick_borrow */
     BRICK_JOINED = 4,    /* the calling thread got a lane */
     BRICK_REFUSED = 8,   /* the call was not recorded, and was counted */
     BRICK_UNMATCHED = 16, /* an end without a begin; counted */
-    BRICK_AGAIN = 32      /* a node (brick_graph.h) began inside itself: the outer node's time includes it */
+    BRICK_AGAIN = 32      /* a node (brick_graph.h) was opened inside itself: the outer node's time includes the inner
+                             one's */
 };
 
 /* Opens the segment, unless a name or a record has already opened it; later calls change nothing. While one thread
@@ -155,7 +158,7 @@ void brick_shutdown(void);
 void brick_enable(int on);
 
 enum brick_state brick_state(void);
-const char *brick_problem(void); /* "" if there was none */
+const char *brick_problem(void); /* why a segment could not be opened; "" if this never happened */
 
 /* Returns the id of a name. The id is the same at each call and in all threads. Returns 0, which is not a valid id, if
  * there is no room for more names. A name of more than 120 bytes is truncated, but keeps the word that makes it
@@ -172,9 +175,9 @@ uint32_t brick_names_room(void); /* returns the limit of names; does not open th
 /* Returns whether recording is off and this thread has no open spans, so that begin and end would do nothing. */
 int brick_is_off(void);
 
-/* step: the number that the engine gives to a request or an iteration; NULL: the step of the surrounding span.
- * Checksums distinguish step 0 from no step; the records of spans and of deferred work in the rings do not. elements,
- * bytes: the amount of work, 0 if unknown. */
+/* step: the number that the engine gives to a request or an iteration; NULL: the step of the surrounding span. A
+ * checksum with step 0 differs from a checksum without a step. In the records of single spans and of deferred work, 0
+ * stands for both. elements, bytes: the amount of work, 0 if unknown. */
 unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step);
 unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t bytes);
 
@@ -220,10 +223,10 @@ uint64_t brick_pending(void);
 
 /* ---- checksums ---------------------------------------------------------- */
 
-/* Why another worker must have the same numbers at a site. */
+/* When two workers must have the same numbers at a site. */
 enum brick_agreement {
-    BRICK_AGREES_LOCAL = 0,      /* no relation: inputs and weights decide */
-    BRICK_AGREES_REPLICATED = 1, /* each member of the group `of` has the whole tensor */
+    BRICK_AGREES_LOCAL = 0,      /* if their inputs and weights are equal */
+    BRICK_AGREES_REPLICATED = 1, /* always: each member of the group `of` has the whole tensor */
     BRICK_AGREES_PARTIAL = 2,    /* each member has a part of the sum */
     BRICK_AGREES_MOVED = 3       /* sent and received over the link `of`; `position` identifies the piece */
 };
@@ -240,48 +243,51 @@ struct brick_at {
     const uint32_t *layer;    /* NULL: the layer of the key's open span. A number above the largest layer is counted as
                                  an invalid amount, and the checksum has no layer */
     const uint64_t *step;     /* NULL: the step of the key's open span */
-    const uint64_t *position; /* NULL: the count of checksums at the site, on this lane, since the site's step last
-                                 changed. For moved data: the hash of the block or the key of the message, which is the
-                                 same at both ends */
-    uint64_t params;          /* a digest of other values that must be equal; the writer mixes the generation of the
-                                 weights (brick_weights.h) into it */
-    uint32_t backend;         /* the number of a name */
+    const uint64_t *position; /* NULL: how many checksums this thread has already made at the site in the current step.
+                                 For moved data: the hash of the block or the key of the message, which is the same at
+                                 both ends */
+    uint64_t params;          /* a digest of the other values that decide the output, such as a scale; the writer mixes
+                                 the generation of the weights (brick_weights.h) into it */
+    uint32_t backend;         /* the id of a name */
     uint32_t relation;        /* enum brick_agreement */
     uint32_t state;           /* enum brick_statefulness */
     uint32_t of;              /* the id of a name: the group or the link; unused for local. There is room for only
                                  4,096 names, so do not use one per message */
 };
 
-/* What brick_take has read of a tensor. With a dtype of 0, there is no data. */
+/* The result of brick_take. A dtype of 0 means that the tensor was not read. */
 struct brick_taken {
     struct brick_fingerprint fingerprint;
     uint64_t valid;
-    uint64_t shape[6]; /* the first dimensions */
+    uint64_t shape[6]; /* sizes of the first dimensions */
     uint32_t dims, dtype;
     uint32_t extents; /* a digest of all dimensions */
     uint32_t refused; /* 1: the tensor could not be read, and brick_take has counted it */
 };
 
 /* Returns whether a checksum at this place would be recorded now: recording is on, the site is on, the setting
- * BRICKD_FINGERPRINTS (off, 1/N or all; default all) selects the step in its epoch, and there is room. */
+ * BRICKD_FINGERPRINTS (off, 1/N or all; default all) selects the step (brick_shm.h explains how), and there is room. */
 int brick_wants(uint32_t kernel, const void *key, const struct brick_at *at);
-/* brick_wants for a kernel that the user did not name. `rate` is the share of steps to record, in units of 1/2^32
- * (UINT32_MAX: all steps). It applies unless the operator or BRICKD_FINGERPRINTS sets a rate. */
+/* Like brick_wants, for a kernel that the user did not name, such as a module of an instrumented model. `rate` is the
+ * share of steps to record, in units of 1/2^32 (UINT32_MAX: all steps). An operator's rate or BRICKD_FINGERPRINTS
+ * replaces `rate`. */
 int brick_wants_of(uint32_t kernel, const void *key, const struct brick_at *at, uint32_t rate);
 
-/* Returns the key of a step that the host names by a text: its FNV-1a. Until 256 later texts, each thread that records a
- * checksum of the step also records a text of up to 48 bytes, so that brickd shows it instead of the key. Does not
- * allocate; any thread may call it at any time. */
+/* Returns the key of a step that the host names by a text: the FNV-1a of the text. A text of up to 48 bytes is also
+ * stored in a table of 256 texts, until a later text takes its place. Each thread that records a checksum of the step
+ * meanwhile also records the text, and brickd shows the text instead of the key. Any thread may call brick_step_named
+ * at any time; it allocates nothing. */
 uint64_t brick_step_named(const char *text, size_t length);
-/* Returns whether the key's open span is in a step. */
+/* Returns whether the key's open span has a step. */
 int brick_in_step(const void *key);
-/* For an engine that does not count steps: computes a step's key from the step's inputs, tensor by tensor, starting
- * with 0. Workers with the service's key and equal inputs get equal results; without the service's key, a result does
- * not reveal the inputs. A tensor that cannot be read is skipped. */
+/* For an engine that does not count steps: computes a step's key from the step's inputs. Call it once per input: `step`
+ * is 0 in the first call, and the previous result in each later call. Workers with the service's key and equal inputs
+ * get equal results; without the service's key, a result does not reveal the inputs. A tensor that cannot be read is
+ * skipped. */
 uint64_t brick_step_given(uint64_t step, const struct brick_tensor *tensor);
 /* Returns the key of a step that reads a cache. `step` is the key computed from the step's other inputs; `filled` is
- * the key of the step that last filled the cache (0: the cache is empty). The cache does not affect which steps are
- * selected (1/N). */
+ * the key of the step that last filled the cache (0: the cache is empty). A rate of 1/N selects the same steps as
+ * without the cache. */
 uint64_t brick_step_after(uint64_t step, uint64_t filled);
 
 /* Takes a tensor's fingerprint for a later checksum of this kernel at the same place. Does not read the tensor if
@@ -291,8 +297,8 @@ const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *
                        struct brick_taken *taken);
 
 /* Records the output and the inputs that were taken, either completely or not at all. There is room for eight inputs.
- * If there are more, the eighth record combines the rest. Records nothing if the output could not be read. An output
- * that was not taken counts as dropped. */
+ * If there are more, the eighth place combines the eighth input and all later ones. Records nothing if the output could
+ * not be read. An output that was not taken counts as dropped. */
 unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_taken *output,
                         const struct brick_taken *inputs, uint32_t count);
 
@@ -313,7 +319,7 @@ unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at 
  * Do not use rows for a kernel whose result for a row depends on other rows: attention, a scale over the whole batch,
  * experts with a limited capacity. */
 #define BRICK_ROWS 4
-#define BRICK_ROWS_RATE (1u << 26) /* a `rate`: rows of one step in eight, unless the operator sets a rate */
+#define BRICK_ROWS_RATE (1u << 26) /* a `rate` that selects rows in one step of eight */
 
 /* The chosen rows of a call. */
 struct brick_rows {
@@ -328,9 +334,10 @@ struct brick_rows {
 /* Returns whether rows at this place are recorded in this step. Works like brick_wants_of, but selects eight times as
  * many steps, because four rows cost only a fraction of what whole tensors cost. */
 int brick_rows_wanted(uint32_t kernel, const void *key, const struct brick_at *at, uint32_t rate);
-/* For sites that take turns: returns whether it is now the turn with this index, from 0 to `turns` - 1. A turn is one
- * epoch (5 seconds), the same in all workers. Round `turns` up to a multiple of 8: in each block of that many epochs,
- * each turn comes at least once. */
+/* A host with many sites divides them into `turns` groups, of which one records rows at a time. Returns whether it is
+ * now the turn of the group number `turn`, from 0 to `turns` - 1. A turn lasts one epoch (5 seconds), and all workers
+ * have the same turn. Each turn comes at least once in each block of n epochs, where n is `turns`, rounded up to a
+ * multiple of 8. */
 int brick_rows_turn(uint32_t turn, uint32_t turns);
 /* Chooses rows of the input and takes their fingerprints. Call it before the kernel, which may overwrite the input.
  * Chooses no rows if the input is empty, has no dimension or has padding (`valid`). Also chooses no rows if less than
@@ -341,13 +348,15 @@ void brick_rows_choose(const void *key, const struct brick_tensor *input, struct
 unsigned brick_rows_record(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_tensor *output,
                            const struct brick_rows *rows);
 
-/* Counts a call that was examined for rows, with its result: `word` is the id of the name of a phase or of a reason
- * (brick_shm.h). calls: 1, or 0 for a site that is never examined. */
+/* Counts a call that was examined for rows. `word` is the id of the name of the result: a phase, or the reason why the
+ * call has no rows (brick_shm.h). calls: 1, or 0 for a site that is never examined. */
 unsigned brick_rows_note(uint32_t kernel, const void *key, const struct brick_at *at, uint32_t word, uint64_t calls);
-/* Declares that a site is only presumed to be row-wise; call it before the site's first record. brickd then blames no
- * worker for rows of this site until equal rows had equal results in several steps. layer: UINT32_MAX means none. */
+/* Declares that the host only presumes that a kernel computes row by row; call it before the site's first record.
+ * brickd then blames no worker for rows of this site until equal rows have had equal results in several steps. layer:
+ * UINT32_MAX means none. */
 void brick_rows_presume(uint32_t kernel, uint32_t layer);
-/* Publishes how many turns the process's sites of rows have. The largest published value applies. */
+/* Publishes the `turns` that this process passes to brick_rows_turn. If there are several values, the largest one
+ * counts. */
 void brick_rows_turns(uint32_t turns);
 
 /* Returns whether a kernel's name contains embed, logit, lm_head, token, input_ids, wte, multinomial or sampl(e, ing),
@@ -375,12 +384,12 @@ void brick_thread_exit(void);
  * dropped: neither after BRICK_LAST nor by brick_thread_sweep and brick_thread_release. */
 void brick_borrow(const void *key);
 
-/* Each call checks one of this thread's referenced keys, the next one each time. If `dead` returns true for the key,
- * counts the key's spans as abandoned and returns the key; else returns NULL. */
+/* Looks for a dead key among some of this thread's referenced keys; repeated calls look at all of them. If `dead`
+ * returns true for a key, counts the key's spans as abandoned and returns the key; else returns NULL. */
 const void *brick_thread_sweep(int (*dead)(const void *key));
 
-/* Ends the host's part of this thread: counts the spans of each referenced key as abandoned and calls `drop` for the
- * key. Spans of other keys stay open. If no span is open, the lane becomes free. */
+/* For a host that deletes its state of this thread: counts the spans of each referenced key as abandoned, and calls
+ * `drop` for the key. Spans of other keys stay open. If no span is open, the lane becomes free. */
 void brick_thread_release(void (*drop)(const void *key));
 
 /* ---- for tests and tools ------------------------------------------------ */

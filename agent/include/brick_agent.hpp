@@ -33,7 +33,7 @@
 
 namespace brick {
 
-/* Deferred work of a device; false if it was not recorded. */
+/* Deferred work of a device; converts to false if it was not recorded. */
 class Deferred {
 public:
     constexpr Deferred() noexcept = default;

@@ -1,4 +1,5 @@
-/* brick_fingerprint.h - the fingerprint of a tensor, to compare tensors later and elsewhere.
+/* brick_fingerprint.h - the fingerprint of a tensor. Tensors are compared by their fingerprints, later and on any
+ * machine.
  *
  * DEFINITION. Every language and every device gives the same result: the checksum and the counts exactly, the sketch
  * within 1e-6 of the tensor's L2 norm.
@@ -8,7 +9,7 @@
  * no effect. A tensor with no dimensions has one element.
  *
  * All arithmetic on integers is modulo 2^64 and unsigned; XOR, AND, >> and << are those of C. The key is a 128-bit
- * secret of the service, 0 if there is none. Two functions mix:
+ * secret of the service, 0 if there is none. Two functions mix bits, and h uses both:
  *
  *   splitmix64(x):  z = x + 0x9E3779B97F4A7C15
  *                   z = (z XOR (z >> 30)) * 0xBF58476D1CE4E5B9
@@ -52,10 +53,11 @@
  *
  * estimates the L2 norm of the difference, relative to the L2 norm of the first tensor.
  *
- * SECRECY. Whoever saw the S of two tensors that he knows could compute the weights w, and the sketch of a known tensor
- * shows bits of h. So S is used only as an input of sip, and the key of h is sip(), which is itself a result of sip. An
- * attacker who finds that key knows the sip of one message, but nothing else about the service's key. Without the key,
- * checksums show only which tensors are equal; sketches show more, with any key (docs/how-to/record-and-share.md).
+ * SECRECY. An attacker who knows two tensors and sees their S could compute the weights w. So S is never published,
+ * only sip(S, ...). The sketch of a known tensor shows bits of h. So h does not use the service's key, but sip(), which
+ * is derived from the key. An attacker who finds sip() knows the sip of one message, and nothing else about the
+ * service's key. Without the key, checksums show only which tensors are equal; sketches show more, with any key
+ * (docs/how-to/record-and-share.md).
  *
  * FNV1A. The checksum of brickd's predecessor: FNV-1a with 64 bits over the first 64 elements (or fewer if there are
  * fewer), each as the 4 little-endian bytes of a float32. float32 elements keep their bits; all others are rounded to
@@ -130,7 +132,7 @@ struct brick_fingerprint {
 const char *brick_fingerprint(const struct brick_tensor *tensor, struct brick_fingerprint_key key,
                               struct brick_fingerprint *fingerprint);
 
-/* brick_fingerprint for small tensors, without fnv1a (it is 0): for 64 elements, fnv1a takes longer than all the
+/* Like brick_fingerprint, but leaves fnv1a at 0. For small tensors: with 64 elements, fnv1a takes longer than all the
  * rest. */
 const char *brick_fingerprint_small(const struct brick_tensor *tensor, struct brick_fingerprint_key key,
                                     struct brick_fingerprint *fingerprint);

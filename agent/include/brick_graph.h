@@ -6,10 +6,10 @@
  *   ...
  *   brick_end(rms_norm, NULL, elements, bytes);
  *
- * `brickd tree` then shows the kernel under the brick that launched it. Each call is a mark: brickd counts it at its
- * place in the tree, like a span. A million launches of one shape at one place need one path. Marks are not events, so
- * they are not lost without a daemon. Marks may use half of a segment's paths and names; a mark for which there is no
- * room is only counted.
+ * `brickd tree` then shows the kernel under the brick that launched it. Each call is a mark: the segment counts marks
+ * by their place in the tree, as it counts spans. So a million equal launches at one place need no more room than one
+ * launch, and without a daemon no mark is lost. Marks may use half of a segment's paths (places in the tree) and half
+ * of its names. A mark for which there is no room is only counted.
  *
  * The rules of brick_agent.h apply here: keys, threads, forks, signals. Only the first call of a thread, and the first
  * call for a new place, shape or pair of ends, allocates or makes a system call.
@@ -55,11 +55,12 @@ unsigned brick_moved(enum brick_direction direction, uint32_t from, uint32_t to,
  * is a child of the key's open span; BRICK_UNNAMED stands for the open span itself. */
 unsigned brick_needs(uint32_t brick, uint32_t needed, const void *key);
 
-/* Records that a brick at its current place is a function, defined at this line of this file. */
+/* Records that a brick is a function, defined at this line of this file. The brick is a child of the key's open
+ * span. */
 unsigned brick_defined(uint32_t brick, uint32_t file, uint32_t line, const void *key);
 
-/* Records that the last span of this brick ended a task. A span of the brick for which there is no such call ended
- * because its task began to wait. */
+/* Records that the last span of this brick ended a task. If this call does not follow a span, the span ended because
+ * its task began to wait. */
 unsigned brick_task_ended(uint32_t brick, const void *key);
 
 /* ---- nodes ---------------------------------------------------------------- */
@@ -91,9 +92,9 @@ struct brick_text {
 /* The hash that identifies a source: FNV-1a of 64 bits over its bytes. */
 uint64_t brick_source_hash(const char *text, size_t length);
 
-/* Writes pieces of the source into the event ring, as long as there is room. It begins with piece *piece, which is 0 at
- * first. Returns BRICK_REFUSED if pieces remain for a later call; otherwise all are written. A text of more than 1 MiB
- * is counted as dropped. */
+/* Writes pieces of the source into the event ring, as long as there is room. *piece is the number of the next piece:
+ * set it to 0 before the first call. Returns BRICK_REFUSED if pieces remain for a later call; otherwise all are
+ * written. A text of more than 1 MiB is counted as dropped. */
 unsigned brick_source_tell(const struct brick_text *source, uint64_t hash, const void *key, uint64_t *piece);
 
 #ifdef __cplusplus

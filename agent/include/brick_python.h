@@ -20,12 +20,12 @@
  * examples/extension.c is a complete example. The calls are those of brick_agent.h, with the same promises, but they
  * take a handle instead of the id of a name.
  *
- * A task is the key of the Python code that is running on this thread (a context: of a thread, an asyncio task, a
- * greenlet). Spans recorded for a task are children of the Python spans open around the call, and parents of the spans
- * of Python code called from here. Get the task again each time that Python calls your code, and record for this task
- * only on the same thread. Before the task ends, end the spans that you began for it, and end no span that Python
- * began. A span left open stays open until the thread ends, and becomes the parent of the spans of a later task at the
- * same address.
+ * A task is the key of the Python code that is running on this thread. The key is the current context (contextvars),
+ * which belongs to a thread, an asyncio task or a greenlet. Spans recorded for a task are children of the Python spans
+ * open around the call, and parents of the spans of Python code called from here. Get the task again each time that
+ * Python calls your code, and record for this task only on the same thread. Before the task ends, end the spans that
+ * you began for it, and end no span that Python began. A span left open stays open until the thread ends. If the
+ * context of a later task has the same address, the open span becomes the parent of that task's spans.
  *
  * A NULL task stands for the thread: use it on threads unknown to Python, and for spans without a parent in Python. If
  * a native thread sometimes calls Python (PyGILState_Ensure), the thread's spans for NULL stay open between these
@@ -49,7 +49,7 @@ extern "C" {
 struct brick_handle;
 
 struct brick_python {
-    size_t size; /* size of this struct in brick_agent: a later version has more fields at its end */
+    size_t size; /* size of this struct in the installed brick_agent: a later version has more fields at its end */
 
     /* Call it with the interpreter lock. Creates a handle, which exists as long as the process. Does not open the
      * segment and never returns NULL. */

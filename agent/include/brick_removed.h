@@ -6,8 +6,8 @@
  * 1. THE FILE
  *
  * /dev/shm/PREFIXremoved-UID has one record of 256 bytes per removed segment. The file is not a segment. Each user has
- * one such file, with mode 0600; the first process that needs it creates it. A record has the worker's identity and the
- * sums of its ledger over all lanes, but no totals of bricks.
+ * one such file, with mode 0600; the first process that needs it creates it. A record has the worker's identity, and
+ * the sums of the worker's counters over all lanes (the ledger of brick_shm.h), but no totals of bricks.
  *
  *   append     a process that removes a segment whose totals no checkpoint holds appends a record before it unlinks the
  *              segment: shared lock, checks, one write with O_APPEND
@@ -26,7 +26,8 @@
  *   removed = begun in the record - begun in the checkpoint's totals of the same uuid
  *
  * A reader ignores a record in three cases: the reader also reads the segment itself; another segment or record has
- * taken over the totals of the lost segment (`took`); or the checkpoint lists the uuid as part of an aggregate.
+ * taken over the totals of this uuid (`took` names this uuid); or the checkpoint lists the uuid as part of an
+ * aggregate.
  *
  * A reader reads the checkpoint first, then the segments, then this file, because a record is appended before its
  * segment is unlinked. If the checkpoint was replaced in the meantime, the reader starts again. In the daemon, a reader
@@ -80,7 +81,7 @@ struct brick_removed {
     uint64_t magic;
     uint16_t format;
     uint16_t reason;         /* enum brick_removed_reason */
-    uint32_t crc;            /* CRC of this record with 0 in this field */
+    uint32_t crc;            /* CRC of this record, computed with 0 in this field */
     uint8_t uuid[16];        /* the fields from uuid to started_ns are as in the segment's header */
     uint8_t service[64];
     uint8_t coordinates[16]; /* the first 16 bytes of the coordinates */

@@ -14,10 +14,11 @@
  *              that finds no room is dropped and counted; totals do not depend on rings. Deferred work is only in
  *              events: the consumer computes its times.
  *
- * A path is a place in the call tree. A path either has a time, or is a mark of a fact at its place: a kernel was
- * launched here, bytes were moved, one brick needs another. A mark is counted in a summary, like a span, but has no
- * time. So the graph of a program is state like its totals, and costs one path for each node and edge. One kind of
- * mark, a node, has a time that the host gives. Spans may be below a node, and no total includes the node's time.
+ * A path is a place in the call tree. A path either has a time, or is a mark, which states a fact about this place: a
+ * kernel was launched here, bytes were moved, one brick needs another. A mark is counted in a summary, like a span, but
+ * has no time. So the graph of a program is kept in the same way as its totals, and needs one path for each node and
+ * edge. One kind of mark, a node, has a time that the host gives. Spans may be below a node, and no total includes the
+ * node's time.
  *
  * The file, in pages of 4096 bytes. The file stores no offsets: writer and reader compute them from the counts in the
  * header (brick_layout_compute).
@@ -29,7 +30,7 @@
  *   +----------------+
  *   | consumer lines |   one per lane: the tails      written by: consumer
  *   +----------------+
- *   | process line   |   next free name, path, ...    written by: any thread of the worker (fetch-add)
+ *   | process line   |   next free name, path, ...    written by: any thread of the worker
  *   | lane lines     |   heads, ledger, open brick    written by: the lane's thread
  *   +----------------+
  *   | paths          |   one 8-byte key each          written by: any thread, each slot once
@@ -43,11 +44,11 @@
  *   +----------------+
  *
  * All lane lines are together, so one read shows a consumer which lanes have new records. The consumer's lines are on
- * separate pages: a consumer shares a cache line with a writer only when it moves a tail.
+ * separate pages, so a consumer disturbs the cache lines of a writer only when the consumer moves a tail.
  *
  * The file is sparse and has its full size from the start. The worker allocates memory with fallocate before its first
  * store to a piece of the file, because a store to a hole of a full /dev/shm would raise SIGBUS in the host. A reader
- * uses pread, for which a hole is zeros. Allocated at the start: all regions up to the sites, and the first block of
+ * uses pread, which reads a hole as zeros. Allocated at the start: all regions up to the sites, and the first block of
  * names. Allocated later, by the thread that needs it: further names (by 64), a lane's sequences, its summaries (by
  * blocks of 64 paths), each ring.
  *
@@ -60,11 +61,12 @@
  *   record        | sequence:64 | payload:32 | slots:16 | kind:16 | 48 bytes more |
  *   checked       | head, site | shape of the output | sums | sketch | sums | sketch | ... |   (a slot each: output, inputs)
  *
- *   Path 0 is "other": spans whose path has no room are added there. Name 0 stands for all names that found no room; it
- *   has no site. A path with the parent BRICK_ROOT begins a call tree. layer+1 = 0 means no layer. A brick inside a
- *   brick of the same name and layer is recorded on the path of the outermost of them, so recursion of any depth and
- *   shape needs a finite number of paths. A site is a place where numbers are compared: a kernel (a name) at a layer.
- *   Two threads that reach a place at the same time may each assign an id to it, so only the key identifies the place.
+ *   Path 0 is "other": spans whose path has no room are added there. Name 0 stands for all names that found no room; no
+ *   site has this name. A path with the parent BRICK_ROOT begins a call tree. layer+1 = 0 means no layer. If a brick is
+ *   open inside a brick of the same name and layer, both are recorded on the path of the outer one, so recursion of any
+ *   depth and shape needs a finite number of paths. A site is a place where numbers are compared: a kernel (a name) at
+ *   a layer. Two threads that reach a place at the same time may each assign an id to it, so only the key identifies
+ *   the place.
  *
  * 3. WHO DOES WHAT, WHEN (every legal transition)
  *
@@ -81,7 +83,7 @@
  *   lane     never     -> owned      a thread: claims it in the worker's private memory, opened + 1
  *            owned     -> free       the thread's end: open spans counted as abandoned
  *            free      -> owned      another thread; counters and summaries continue, never reset
- *   name     empty     -> claimed    a thread: fetch-add on process.names
+ *   name     empty     -> claimed    a thread: takes the next free id (O4)
  *            claimed   -> ready      the same thread: text, then the word
  *            claimed   -> void       the same thread, if another thread's entry of the same name is ready first
  *   path, site: like a name, but the key itself is the word
@@ -99,9 +101,10 @@
  *
  *   row where                       order            so that
  *   O1  header.magic, store         release          a reader that sees the magic sees the whole header
- *   O2  header.magic, load          pread + fence    (reader's side of O1: it reads the magic alone, then the header)
+ *   O2  header.magic, load          pread + fence    (reader's side of O1: a read of the magic, then of the header)
  *   O3  name word, path, site key   release/acquire  a thread that sees the ready bit sees the text or the key
- *   O4  process.names, .paths       fetch-add        two threads never get the same number
+ *   O4  next free id (private)      fetch-add        two threads never get the same id. process.names, .paths, .sites
+ *                                                    are raised afterwards, so that readers see the ids
  *   O5  sequence -> odd, store      relaxed + release fence   a reader sees the odd sequence before any field changes
  *   O6  summary fields              relaxed          no field is torn; O5 and O7 make the entry consistent
  *   O7  sequence -> even, store     release          a reader that sees it even and unchanged has every field
@@ -109,26 +112,27 @@
  *                                   The sequence needs reads of its own: one read of sequence and entry together can
  *                                   tear between them.
  *   O9  record.sequence, store      release          once the worker is dead, a reader can use the record at the head if
- *                                   its sequence is above that of the record before it: then it is complete
+ *                                   its sequence is above that of the record before it. Such a record is complete
  *   O10 head, store                 release          a reader of the head sees the records below it
  *   O11 head, load                  pread + acquire fence    (reader's side of O10)
  *   O12 tail pair, two pwrites      release fence    a slot becomes free only after it was copied. The complement is
  *                                   before each      written first, then the position: a torn position does not match
  *   O13 tail pair, two loads        acquire          the writer does not overwrite before O12's copy. The position is
  *                                   loaded first: if it is new, its complement is already complete
- *   O14 lane counters, open word    relaxed          single writer; exact when the lane is quiet. The compiler keeps the
- *                                   order of two counters whose difference shows a kill between the two stores
+ *   O14 lane counters, open word    relaxed          single writer; exact when the lane is quiet. A compiler fence
+ *                                   keeps two stores in order if their difference must show a kill between them
  *       words of `process` that     relaxed          several writers: the last value stays
  *       are not counters
  *   O15 control, load               relaxed          a request; acting on it late is harmless
  *   O16 lane owner (private)        acquire/release  the next owner sees the previous owner's counters
  *   O17 the next segment, store     full fence       one thread adds a number or a category while another opens the next
  *       and a number's entry                         segment: at least one of them sees what the other did, and copies it
- *   O18 the next segment, store,    full fence on    one thread takes or frees a lane during a reopen: either it reads
- *       then each lane's mark;      both sides       the segment again and finds the next one, or the reopen's mark
- *       a lane's orders or owner,                    replaces the thread's orders and the reopen finds the lane without
- *       store, then the segment,                     an owner. So no lane stays in the lost segment
- *       load (all private)
+ *   O18 a thread: its control page  full fence on    a thread takes or frees a lane while another thread opens the next
+ *       or owner, store, then the   both sides       segment: at least one of the two sees the other's store, and moves
+ *       segment, load; the other:                    the lane. So no lane stays in the lost segment
+ *       the segment, store, then
+ *       each lane's control page
+ *       and owner (all private)
  *
  *   The copy in O11 and O12 is a pread, and the tails are stored with pwrite. For the memory model, the kernel's copies
  *   are ordinary loads and stores. System calls do not order them, so there are fences between the calls.
@@ -136,9 +140,9 @@
  * 5. WHEN SOMETHING DIES
  *
  *   writer, before the magic     the segment was never published: readers ignore it, then it is removed
- *   writer, inside a summary     its sequence stays odd: the entry is read and marked, and at most one
- *                                span of that lane is unpublished
- *   writer, between counters     begun = summarized + rejected + open + abandoned + 1: the same one span
+ *   writer, inside a summary     its sequence stays odd: a reader copies the entry and reports it as torn, and at
+ *                                most one span of that lane is missing in the summaries
+ *   writer, between counters     begun = summarized + rejected + open + abandoned + 1: the 1 is the same span
  *   writer, inside a record      the head did not move, so no reader uses the slot
  *   fork                         the child inherits the mapping but never writes to it (the kernel wipes its
  *                                gate page); its first record opens a segment of its own, in which names
@@ -215,26 +219,30 @@ enum brick_clock {
     BRICK_CLOCK_MONOTONIC = 3, /* CLOCK_MONOTONIC_RAW: a tick is a nanosecond */
 };
 
-/* Units of a path's amounts of time. */
+/* The unit of the times of a path. */
 enum brick_unit {
     BRICK_UNIT_TICKS = 0,
     BRICK_UNIT_NS = 1,
     BRICK_UNIT_DEFERRED = 2, /* since 1.2: ns measured by a device; the consumer adds them up, the summary stays empty */
-    BRICK_UNIT_BOUND = 3,    /* never in a segment: a consumer's bound for deferred starts without a measurement */
-    /* Since 1.6, marks: only count, elements, bytes and flops of their summaries have a meaning. A mark on a path is
-     * also a mark on the paths that differ from it only in their unit. */
-    BRICK_UNIT_LAUNCHED = 4, /* a kernel of this name was launched; amounts: only of launches without a time */
+    BRICK_UNIT_BOUND = 3,    /* never in a segment: a consumer uses it for upper bounds of deferred work that nobody
+                                measured */
+    /* Since 1.6, marks: only count, elements, bytes and flops of their summaries have a meaning. A mark says something
+     * about the path above it. The same then holds for each path that differs from the path above only in its unit. */
+    BRICK_UNIT_LAUNCHED = 4, /* a kernel of this name was launched; elements, bytes, flops: only of launches without a
+                                time */
     BRICK_UNIT_SHAPED = 5,   /* below LAUNCHED: the launches of one shape; the name is the shape's text (below) */
     BRICK_UNIT_H2D = 6,      /* bytes were moved from host to device; the name has both ends with an arrow between them */
     BRICK_UNIT_D2H = 7,
     BRICK_UNIT_D2D = 8,
-    BRICK_UNIT_RETURNED = 9, /* below H2D, D2H: transfers that moved the same number of bytes back */
+    BRICK_UNIT_RETURNED = 9, /* below H2D, D2H: how many of these transfers moved the bytes of an earlier transfer
+                                back */
     BRICK_UNIT_NEEDS = 10,   /* the path above needs the result of the brick of this name */
     BRICK_UNIT_DEFINED = 11, /* the path above is a function; the name is its file (0: unknown), the layer is its line */
-    BRICK_UNIT_ENDED = 12,   /* each span of the path above is one poll of a task; count: tasks that ended */
-    BRICK_UNIT_NODE = 13,    /* since 1.9: a node that the host draws; total, min, max: ns given by the host, 0: none */
+    BRICK_UNIT_ENDED = 12,   /* each span of the path above is one poll of a task; count: how many tasks have ended */
+    BRICK_UNIT_NODE = 13,    /* since 1.9: a node of a graph that the host draws; total, min, max: ns given by the host,
+                                0: none */
     BRICK_UNIT_TASK = 14,    /* since 1.9: the NODE above is a task; elements: its polls, bytes: its yields */
-    BRICK_UNIT_ROWS = 15,    /* since 1.12: counts calls at a site of rows, with their results (below) */
+    BRICK_UNIT_ROWS = 15,    /* since 1.12: counts calls that were examined for rows, by their results (below) */
     BRICK_UNITS = 16,
 };
 
@@ -245,17 +253,18 @@ static inline int brick_is_mark(uint32_t unit) { return unit >= BRICK_UNIT_LAUNC
  * last sizes of the grid that are 1, the block's third size if it is 1, and all unknown values. */
 #define BRICK_ARROW "\xE2\x86\x92" /* the arrow in the name of a transfer */
 
-/* Sites of rows, since 1.12. A path of the unit ROWS without a parent has a word as its name. A path of this unit below
- * it has the name and the layer of a site. The word is the result of examining a call of the site for rows. `elements`
- * in the path's summary counts the calls with this result. If `elements` is 0, the site is never examined. Words:
+/* Sites of rows, since 1.12. The host examines each call of such a site for rows; the result is a word. The unit ROWS
+ * has two levels of paths. The name of the upper path, which has no parent, is the word. The path below has the name
+ * and the layer of the site, and `elements` in its summary counts the calls of the site with this result. If `elements`
+ * is 0, the site is never examined. Words:
  *
  *   decode     rows were chosen; the shape of the input is [batch, 1, ...]
  *   prefill    rows were chosen; the shape of the input is [batch, more than 1, ...]
  *   packed     rows were chosen; the input has another shape
  *   a reason   there are no rows: the result may depend on more than the row, or the call cannot be read
  *
- * An instrumented model counts decode, prefill and packed per kernel, for all layers together, so the site of such a
- * count has no layer.
+ * An instrumented model counts decode, prefill and packed for all layers of a kernel together, so these paths have no
+ * layer.
  */
 
 /* ---- header ------------------------------------------------------------ */
@@ -288,8 +297,8 @@ struct brick_header {
     uint8_t boot_id[16];
     uint8_t service[64];     /* UTF-8, padded with zeros */
     uint8_t coordinates[64]; /* UTF-8, padded with zeros: "0.tp3.pp1", or nothing */
-    uint8_t reserved[3824];  /* since 1.4, the first four bytes are a rate, used while the control page has none; 0: all
-                                steps (see also BRICK_PROCESS_RATE) */
+    uint8_t reserved[3824];  /* since 1.4, the first four bytes are the rate of steps with checksums, used while the
+                                control page has no rate; 0: all steps (see also BRICK_PROCESS_RATE) */
 };
 BRICK_ASSERT(sizeof(struct brick_header) == BRICK_PAGE, "the header is one page");
 
@@ -302,7 +311,7 @@ enum brick_control_flags {
 
 /* Requests of the consumer. The worker does not trust these numbers and never uses them as an index or a length. */
 struct brick_control {
-    uint32_t flags;            /* enum brick_control_flags; unknown bits mean nothing */
+    uint32_t flags;            /* enum brick_control_flags; a worker ignores unknown bits */
     uint32_t fingerprint_rate; /* the rate of steps with checksums; 0 = as configured */
     uint64_t dump_site;        /* the site whose next tensors are dumped; 0 = none */
     uint64_t reopen;           /* a changed value asks the worker to open a new segment */
@@ -312,19 +321,20 @@ struct brick_control {
 BRICK_ASSERT(sizeof(struct brick_control) == BRICK_PAGE, "the control page is one page");
 BRICK_ASSERT(BRICK_SITES_MAX == 64 * 256, "every site has its bit");
 
-/* Since 1.3, in `reserved`. */
+/* Indices in `reserved`, since 1.3. */
 #define BRICK_CONTROL_WEIGHTS 0 /* a changed value asks the worker to read and record all weights again, after this step */
 /* Since 1.7. */
-#define BRICK_CONTROL_ATTACHED 1 /* 1: at some time, a daemon that keeps totals has attached; never reset */
+#define BRICK_CONTROL_ATTACHED 1 /* 1: a daemon that keeps totals is or was attached; never reset */
 /* Since 1.8. */
 #define BRICK_CONTROL_EPOCH 2 /* the epoch word: |until : 32 | epoch : 32|; 0: none */
 
-/* Since 1.4, workers apply the rate and the sites. Each step has a draw, a number of 32 bits. A rate selects the steps
- * whose draw is smaller than the rate; the two rates defined below are exceptions. All workers select the same steps,
- * whatever work they did before, and consecutive steps have unrelated draws. Checksums outside of steps are recorded
- * only if all steps are selected.
+/* Since 1.4, workers obey `fingerprint_rate` and `sites`. Each step has a draw, a number of 32 bits. A rate selects the
+ * steps whose draw is smaller than the rate; the two rates defined below are exceptions. All workers select the same
+ * steps, whatever work they did before, and consecutive steps have unrelated draws. Checksums outside of steps are
+ * recorded only if all steps are selected.
  *
- * A draw depends on the step and, since 1.8, on the epoch, so that a recurring step is selected in some epoch:
+ * Since 1.8, time is divided into epochs of BRICK_EPOCH_SECONDS, and a draw depends on the step and on the number of
+ * the epoch. So a step that recurs is not selected in one epoch, but is selected in another:
  *
  *   hash = splitmix64(step XOR 0xA0761D6478BD642F), upper half     before 1.8, this is the draw
  *   draw = upper half of splitmix64(hash << 32 | epoch / 64) XOR the 32 bits of the epoch in reverse order
@@ -332,20 +342,22 @@ BRICK_ASSERT(BRICK_SITES_MAX == 64 * 256, "every site has its bit");
  * With their bits in reverse order, consecutive epochs differ in their upper bits. So among 64 epochs that begin at a
  * multiple of 64, a rate of 1/64 selects each step in exactly one epoch, and a rate of 1/16 in one of each 16. In the
  * next 64 epochs, a step is selected at a different position, so even a step that recurs only in every fourth epoch is
- * selected at some time. The epoch of a step is the epoch in which the step begins, or in which a call gives the step.
+ * selected at some time. The epoch of a step is the epoch in which the step begins, or in which a call passes the step
+ * as an argument.
  *
- * The consumer changes the epoch of all workers at the same time, every BRICK_EPOCH_SECONDS. The length of an epoch has
- * a lower and an upper limit. While the consumer writes the pages, workers use different epochs (64 pages in one call:
- * 0.05 ms, at worst 32 ms on a busy host); that time must be below 1 % of an epoch. At a rate of 1/64, a step that
- * always recurs should be selected within minutes. `until` is the second of CLOCK_REALTIME up to which the word is
- * valid, so that a word of a killed consumer becomes invalid. Without a valid word, the epoch is the number of
- * BRICK_EPOCH_SECONDS since 1970, the same in all workers of the machine. Consumers also count epochs from 1970. */
+ * The consumer changes the epoch of all workers at the same time, every BRICK_EPOCH_SECONDS. An epoch must not be too
+ * short: while the consumer writes the pages, workers use different epochs (64 pages in one call: 0.05 ms, at worst 32
+ * ms on a busy host), and that time must be below 1 % of an epoch. An epoch must not be too long either: at a rate of
+ * 1/64, a step that always recurs should be selected within minutes. The epoch word is valid until the second `until`
+ * of CLOCK_REALTIME, so that the word of a killed consumer becomes invalid. Without a valid word, the epoch is the
+ * number of BRICK_EPOCH_SECONDS since 1970, the same in all workers of the machine. Consumers also count epochs from
+ * 1970. */
 #define BRICK_RATE_NONE UINT32_C(1)
 #define BRICK_RATE_ALL UINT32_MAX
 #define BRICK_EPOCH_TURNS 64u
 #define BRICK_EPOCH_SECONDS 5u
 #define BRICK_EPOCH_HOLDS 20u     /* seconds that a word is valid: four epochs, longer than a consumer pauses */
-#define BRICK_EPOCH_HOLDS_MAX 60u /* a word valid for longer than this is invalid: the clock was set back */
+#define BRICK_EPOCH_HOLDS_MAX 60u /* a word with a later `until` is invalid: the clock was set back */
 
 static inline uint32_t brick_epoch_of(uint64_t word, uint64_t second)
 {
@@ -355,8 +367,8 @@ static inline uint32_t brick_epoch_of(uint64_t word, uint64_t second)
 
 /* ---- consumer lines ---------------------------------------------------- */
 
-/* A tail and its complement. A pwrite need not be atomic, so the writer accepts only a matching pair within
- * [head - slots, head]. */
+/* A tail and its complement. A pwrite need not be atomic, so the writer accepts only a pair that matches, with a
+ * position within [head - slots, head]. */
 struct brick_tail {
     uint64_t position;
     uint64_t complement;
@@ -365,7 +377,7 @@ struct brick_tail {
 struct brick_consumer {
     struct brick_tail span;
     struct brick_tail event;
-    uint64_t spans_lost;     /* details that a killed daemon had read; the next daemon counts them */
+    uint64_t spans_lost;     /* single spans that a killed daemon had read but not saved; the next daemon counts them */
     uint64_t events_read;    /* number of records read; event.position counts slots instead */
     uint64_t reserved[2];
 };
@@ -374,55 +386,57 @@ BRICK_ASSERT(sizeof(struct brick_consumer) == 64, "one cache line");
 /* ---- process line and lane lines --------------------------------------- */
 
 struct brick_process {
-    uint64_t names;          /* next free id; simultaneous refused requests may raise it above the limit */
+    uint64_t names;          /* next free id; equal to the header's `names` if no id is free */
     uint64_t paths;
     uint64_t sites;
-    uint64_t names_refused;  /* names that found no room: recorded under name 0 */
+    uint64_t names_refused;  /* names for which there was no room: recorded under name 0 */
     uint64_t names_cut;      /* names that were too long: truncated, with a hash that keeps them distinct */
-    uint64_t no_lane;        /* spans and events of threads without a lane, or from before the segment was open */
+    uint64_t no_lane;        /* spans and events that threads without a lane recorded, or that began before the segment
+                                was open */
     uint64_t lanes_refused;  /* threads that got no lane */
     uint64_t blocks_refused; /* failed allocations */
     uint64_t reserved[8];
 };
 BRICK_ASSERT(sizeof(struct brick_process) == 128, "two cache lines");
 
-/* Since 1.2, in `reserved`. */
+/* Indices in `reserved`, since 1.2. */
 #define BRICK_PROCESS_ENDED 0 /* 1 if the worker ended cleanly; stored before the lock is dropped */
 #define BRICK_PROCESS_TOOK 1  /* the first eight bytes of the uuid of the lost segment that this one replaces */
 
 /* Since 1.3. */
-#define BRICK_PROCESS_SITES_REFUSED 2   /* checksums dropped because the kernel has no name or the site has no room */
+#define BRICK_PROCESS_SITES_REFUSED 2   /* checksums dropped because the kernel has no name, or because no site was
+                                           free */
 #define BRICK_PROCESS_TENSORS_REFUSED 3 /* tensors that could not be read (on a device, of an unknown type) */
 #define BRICK_PROCESS_KEY 4          /* the public name of the key of checksums; 0: not needed yet, or no key */
 #define BRICK_PROCESS_WEIGHTS 5      /* watched weights that still exist, including unreadable ones */
 #define BRICK_PROCESS_SCANS 6        /* complete scans of the weights recorded into this segment */
-#define BRICK_PROCESS_RATE 7         /* since 1.4: the rate for modules of an instrumented model, if neither control page
-                                        nor header has one; 0: no such modules */
+#define BRICK_PROCESS_RATE 7         /* since 1.4: the rate for modules of an instrumented model, if neither the control
+                                        page nor the header has a rate; 0: no such modules */
 
 /* Why a span that had begun was not summarized. */
 enum brick_rejected {
     BRICK_REJECTED_CLOCK = 0, /* the span ended before its start, or the host gave an invalid time */
-    BRICK_REJECTED_ROOM = 1,  /* too many open spans in a lane; also spans inside a span rejected for this */
+    BRICK_REJECTED_ROOM = 1,  /* too many open spans in a lane; spans inside such a span are also rejected */
     BRICK_REJECTED_REASONS = 2,
 };
 
-/* Why a detail was not written to its ring. */
+/* Why a record was not written to its ring. */
 enum brick_dropped {
     BRICK_DROPPED_FULL = 0,
     BRICK_DROPPED_MEMORY = 1, /* no memory for the ring */
     BRICK_DROPPED_REASONS = 2,
 };
 
-#define BRICK_KINDS 16u /* record kinds whose drops are counted separately; 0 = all others */
+#define BRICK_KINDS 16u /* kinds of records whose drops are counted separately; index 0 counts all other kinds */
 
 /* The ledger of a lane, exact when the lane is quiet:
  *   begun  = summarized + sum(rejected) + open + abandoned (+ 1 unpublished, in a dead lane)
  *   span_attempts = span_head + sum(span_dropped)
  *   event_attempts = event_records + sum(event_dropped) (+ 1 unpublished, in a dead lane)
  *   marks = the counts in the summaries of marks + marks_refused (+ 1 unpublished, in a dead lane)
- * nested and unmatched are outside of these sums: such calls changed nothing else. */
+ * `nested` and `unmatched` are not part of these sums: such a call changed nothing except this counter. */
 struct brick_lane {
-    /* line 0: every span */
+    /* line 0: changes with every span */
     uint64_t begun;
     uint64_t summarized;
     uint64_t open;          /* the number of spans open now */
@@ -439,7 +453,7 @@ struct brick_lane {
     uint64_t amounts;       /* elements, bytes, layers or measurements ignored as invalid */
     uint64_t tails_refused; /* invalid tails from the consumer */
     uint64_t reserved1;
-    /* line 2: details */
+    /* line 2: records in the rings */
     uint64_t span_dropped[BRICK_DROPPED_REASONS];
     uint64_t event_head;     /* slots ever written */
     uint64_t event_attempts; /* number of attempts so far, and so the last record's sequence */
@@ -451,15 +465,15 @@ struct brick_lane {
 };
 BRICK_ASSERT(sizeof(struct brick_lane) == 384, "six cache lines");
 
-/* Since 1.6, in `reserved2`. Marks may use half of the paths and half of the names; the rest is for spans. */
-#define BRICK_LANE_MARKS 0         /* marks attempted */
-#define BRICK_LANE_MARKS_REFUSED 1 /* marks without room */
+/* Indices in `reserved2`, since 1.6. Marks may use half of the paths and half of the names; the rest is for spans. */
+#define BRICK_LANE_MARKS 0         /* all marks, also those without room */
+#define BRICK_LANE_MARKS_REFUSED 1 /* marks that were not counted in a summary, because there was no room */
 
-/* Since 1.10, in `reserved3` of lane 0: how often the weights of the process are read again. */
+/* Indices in `reserved3` of lane 0, since 1.10: how often the weights of the process are read again. */
 #define BRICK_LANE_WEIGHTS_EVERY 0 /* ns from one scan to the next, as set by the host; 0: not set */
 #define BRICK_LANE_WEIGHTS_ONCE 1  /* number of weights read only at load and on a consumer's request */
-/* Since 1.12, in `reserved3` of lane 0: the number of turns of the sites of rows, with one turn in each epoch; 0: no
- * site takes turns. */
+/* Index in `reserved3` of lane 0, since 1.12: into how many groups the process divides its sites of rows. In each
+ * epoch, one group records rows. 0: all sites record rows in every epoch. */
 #define BRICK_LANE_ROWS_TURNS 2
 BRICK_ASSERT(offsetof(struct brick_lane, abandoned) == 64, "the rare counters have a separate line");
 BRICK_ASSERT(offsetof(struct brick_lane, span_dropped) == 128, "the details have a separate line");
@@ -493,8 +507,9 @@ static inline uint32_t brick_key_unit(uint64_t key) { return (uint32_t)(key >> 5
 
 /* Units of a site. */
 #define BRICK_SITE_RECORDED 0u
-#define BRICK_SITE_OFF 1u /* not read, because the tensors reveal a customer's text */
-#define BRICK_SITE_PRESUMED 2u /* since 1.12: the site is only presumed to be row-wise, because it runs code of the host */
+#define BRICK_SITE_OFF 1u /* the tensors are not read, because they reveal a customer's text */
+#define BRICK_SITE_PRESUMED 2u /* since 1.12: the kernel is only presumed to compute row by row, because it runs code of
+                                  the host */
 
 static inline uint64_t brick_site_key(uint32_t name, uint32_t layer, uint32_t unit)
 {
@@ -525,7 +540,7 @@ struct brick_summary {
 BRICK_ASSERT(sizeof(struct brick_summary) == 1152, "18 cache lines");
 BRICK_ASSERT(BRICK_BLOCK * sizeof(struct brick_summary) % BRICK_PAGE == 0, "a block is whole pages");
 
-/* Since 1.5, in `reserved`, a double: the sum of the floating-point operations of the summary's spans. */
+/* Index in `reserved`, since 1.5: a double, the sum of the floating-point operations of the summary's spans. */
 #define BRICK_SUMMARY_FLOPS 0
 
 static inline double brick_summary_flops(const struct brick_summary *s)
@@ -580,7 +595,8 @@ enum brick_kind {
 /* A record takes one or more slots. The first slot begins with these 16 bytes; further slots are all payload. A record
  * of several slots may wrap around the end of the ring. */
 struct brick_record {
-    uint64_t sequence; /* the number of the attempt, from 1; stored last (O9); a gap shows a dropped record */
+    uint64_t sequence; /* attempts to write a record have numbers from 1; stored last (O9); a gap shows a dropped
+                          record */
     uint32_t payload;  /* free for the kind */
     uint16_t slots;
     uint16_t kind;
@@ -593,7 +609,7 @@ struct brick_span {
     uint32_t path;
     uint16_t slots;    /* 1 */
     uint16_t kind;     /* BRICK_KIND_SPAN, BRICK_KIND_STEP */
-    uint64_t start;    /* ticks; for a span with a given time: when the host gave the time */
+    uint64_t start;    /* ticks; if the host gave the duration: the time of that call */
     uint64_t duration; /* the duration in the path's unit */
     uint64_t child;
     uint64_t step;     /* 0: no step was given, or step 0; only a checksum distinguishes the two */
@@ -602,9 +618,9 @@ struct brick_span {
 };
 
 /* Deferred work, since 1.2. A finalize closes the starts of its stream (or of every stream) that are not later than its
- * ticks, in any lane. The time at which records are read has no effect, so no order between lanes is needed. A
- * measurement precedes its finalize in the same lane. The writer keeps the last eighth of the ring free of starts, and
- * the last eighth of that part free of measurements, so that measurements and finalizes find room. */
+ * ticks, in any lane. So the result does not depend on the order in which a reader reads the lanes. In a lane, a
+ * measurement comes before the finalize that covers it. The writer reserves the last eighth of the ring for
+ * measurements and finalizes, and the last eighth of this reserve for finalizes alone. */
 struct brick_defer {
     uint64_t sequence;
     uint32_t path;     /* a path with the unit BRICK_UNIT_DEFERRED */
@@ -612,7 +628,7 @@ struct brick_defer {
     uint16_t kind;     /* BRICK_KIND_DEFER */
     uint64_t start;    /* ticks */
     uint64_t stream;   /* the host's number for the stream; 0 if none was given */
-    uint64_t id;       /* lane + 1 in the upper 16 bits, a count from 1 in the lower ones: unique in a process */
+    uint64_t id;       /* lane + 1 in the upper 16 bits, a count from 1 in the lower 48 bits: unique in a process */
     uint64_t step;     /* as in a span */
     uint64_t elements;
     uint64_t bytes;
@@ -637,8 +653,8 @@ struct brick_measured {
 };
 
 /* The source of a kernel, since 1.6, in pieces. Pieces of one source may be in several lanes and arrive in any order;
- * the end record gives their lengths. Pieces leave the same part of the ring free as weights do; pieces without room
- * are written later. The FNV-1a (64 bits) of its text identifies a source. */
+ * the end record gives their lengths. Pieces leave the same part of the ring free as records of weights do; a piece for
+ * which there is no room is written later. A source is identified by the FNV-1a (64 bits) of its text. */
 struct brick_source_piece {
     uint64_t sequence;
     uint32_t piece;    /* upper 2 bits: enum brick_source_part; lower 30 bits: the piece's number within the part, from 0 */
@@ -653,10 +669,11 @@ enum brick_source_part { BRICK_SOURCE_NAME = 0, BRICK_SOURCE_PATH = 1, BRICK_SOU
 #define BRICK_SOURCE_MAX 1048576u /* the limit of a text in bytes; a longer text is not written */
 #define BRICK_SOURCE_LABEL 1000u  /* the limit of a name and of a path in bytes; longer ones are cut */
 
-/* The text by which the host names a step, since 1.13. The step's key is the FNV-1a (64 bits) of the text, so the record
- * needs no key, and a reader cannot be told a text for another key. A longer text is not written: its beginning would
- * not show that it belongs to the key. The record follows the first checksum of the step in its lane, while at least
- * half of the ring is free. A text without room is not a loss, because nothing is attempted. */
+/* The text by which the host names a step, since 1.13. The step's key is the FNV-1a (64 bits) of the text. So a reader
+ * computes the key from the text, and no record can give a key a wrong text. A text that is too long is not written:
+ * from its beginning, a reader could not compute the key. The record follows the first checksum of the step in its
+ * lane, if at least half of the ring is free; otherwise the text is not written, and this does not count as a lost
+ * record. */
 #define BRICK_STEP_TEXT_MAX 48u
 struct brick_step_text {
     uint64_t sequence;
@@ -668,15 +685,16 @@ struct brick_step_text {
 
 /* The fingerprints of a site's tensors, since 1.3: this slot, one slot with the shape of the output, and two slots per
  * tensor, the output first. brick_fingerprint.h defines a fingerprint; the key is the key of the service. Records of
- * two workers correspond if site, step, position and occurrence are equal. `position` is the number that the host gave,
- * or else the count of checksums in this lane at the site since the site's step last changed. Checksums leave the same
- * part of the ring free as starts do. Records of weights leave three eighths of the ring free, and wait for room.
+ * two workers correspond if site, step and position are equal. `position` is the number that the host gave. If the host
+ * gave none, it is the occurrence: how many checksums this lane had already made at the site in the current step.
+ * Checksums leave the same part of the ring free as starts do. Records of weights leave three eighths of the ring free,
+ * and wait for room.
  *
  * Rows, since 1.11: a record with BRICK_CHECKED_ROWS has some rows of one call. The record's site computes each row of
- * its output from the same row of its only input. The record's tensors are pairs: a row of the output, the row of the
- * input at the same place, then the next pair. `position` is the number of rows of the call; the second slot describes
- * the first output row. Rows of two workers correspond if site, params, backend, types and the input row are equal, at
- * any time and in any step. */
+ * its output from the same row of its only input. The record's tensors are pairs: a row of the output, then the row of
+ * the input with the same index. `position` is the number of rows of the call; the second slot describes the first
+ * output row. Rows of two workers correspond if site, params, backend, types and the input row are equal, at any time
+ * and in any step. */
 struct brick_checked {
     uint64_t sequence;
     uint32_t site;
@@ -685,9 +703,10 @@ struct brick_checked {
     uint64_t ticks;    /* the time when the output was complete; for a weight, when it was read */
     uint64_t step;     /* the step's key; without BRICK_CHECKED_STEP, there is no step and this is 0 */
     uint64_t position;
-    uint64_t params;   /* a digest of other values that must be equal; from the second generation of the weights on, it
-                          includes the generation (except for weights and moved tensors); 0: no values were given */
-    uint64_t valid;    /* the number of valid rows; all ones: all rows */
+    uint64_t params;   /* a digest of the other values that decide the output; from the second generation of the weights
+                          on, the digest includes the generation (except for weights and moved tensors); 0: no values
+                          were given */
+    uint64_t valid;    /* the number of valid rows; all bits set: all rows */
     uint16_t backend;  /* the id of a name; 0: none was given */
     uint16_t of;       /* the id of the name of the relation's group or link */
     uint8_t relation;  /* enum brick_relation */
@@ -727,10 +746,10 @@ BRICK_ASSERT(sizeof(struct brick_output) == sizeof(struct brick_record), "the se
 BRICK_ASSERT(sizeof(struct brick_tensor_sums) == sizeof(struct brick_record), "a tensor's first slot");
 BRICK_ASSERT(sizeof(struct brick_tensor_sketch) == sizeof(struct brick_record), "a tensor's second slot");
 
-/* Why another worker must have the same numbers. */
+/* When two workers must have the same numbers. */
 enum brick_relation {
-    BRICK_LOCAL = 0,      /* no relation: inputs and weights decide */
-    BRICK_REPLICATED = 1, /* each member of the group has the whole tensor */
+    BRICK_LOCAL = 0,      /* if their inputs and weights are equal */
+    BRICK_REPLICATED = 1, /* always: each member of the group has the whole tensor */
     BRICK_PARTIAL = 2,    /* each member has a part of the sum */
     BRICK_MOVED = 3,      /* sent and received over this link; `position` identifies the piece */
     BRICK_RELATIONS = 4,
@@ -738,11 +757,15 @@ enum brick_relation {
 enum brick_checked_flags {
     BRICK_CHECKED_POSITION = 1, /* the host gave the position */
     BRICK_CHECKED_STEP = 2,     /* the host gave a step, to the checksum or to a surrounding span */
-    BRICK_CHECKED_MORE = 4,     /* the kernel had more inputs: the last input combines them. Its checksum covers all of their checksums, its elements are their sum, its values are 0 */
+    BRICK_CHECKED_MORE = 4,     /* the kernel had more than 8 inputs: the last one in the record stands for the eighth
+                                   and all later ones. Its checksum is computed from their checksums, its `elements` is
+                                   their sum, and its statistics and sketch are 0 */
     BRICK_CHECKED_WEIGHT = 8,   /* a parameter, not a kernel's output: `step` is its generation, `position` the number
-                                   of its expert; the site's name is the parameter's without numbers (brick_weights.h) */
-    BRICK_CHECKED_STATELESS = 16, /* the host says that inputs and params decide the output */
-    BRICK_CHECKED_STATEFUL = 32, /* the host says that other state also affects it. Neither flag: the site's name decides */
+                                   of its expert; the site's name is the parameter's name without numbers
+                                   (brick_weights.h) */
+    BRICK_CHECKED_STATELESS = 16, /* the host says that inputs and params alone decide the output */
+    BRICK_CHECKED_STATEFUL = 32, /* the host says that other state also affects the output. Neither flag: the name
+                                    decides */
     BRICK_CHECKED_ROWS = 64, /* since 1.11: the tensors are pairs of an output row and its input row; `inputs` is odd */
 };
 #define BRICK_INPUTS_MAX 8u
@@ -885,7 +908,7 @@ static const struct brick_field brick_fields[] = {
 };
 #define BRICK_FIELD_COUNT (sizeof(brick_fields) / sizeof(brick_fields[0]))
 #define BRICK_ONE(record, field, code) +1u
-#define BRICK_FROZEN_COUNT (0u BRICK_LAYOUT(BRICK_ONE)) /* the fields of the major version come first */
+#define BRICK_FROZEN_COUNT (0u BRICK_LAYOUT(BRICK_ONE)) /* the fields of BRICK_LAYOUT, which come first */
 
 static inline uint32_t brick_crc32(uint32_t crc, const void *data, size_t length)
 {
