@@ -30,7 +30,7 @@ struct brick_checked_place brick_checked_place_of(struct brick_thread *t, uint32
     uint32_t layer = BRICK_NO_LAYER;
     if (at->layer == NULL || at->step == NULL) {
         const struct brick_stack *s = brick_stack_of(t, key, 0);
-        if (s != NULL && s->refused != 0) /* layer and step are unknown below a refused span */
+        if (s != NULL && s->refused != 0) /* inside a span that was refused, layer and step are unknown */
             return p;
         if (s != NULL && s->top != NULL) {
             layer = s->top->layer;
@@ -80,8 +80,8 @@ static int count_visit(struct brick_thread *t, const struct brick_checked_place 
 
 /* ---- which steps, which sites -------------------------------------------- */
 
-/* Keeps the upper half of the hash, which decides in each epoch whether a step is drawn. So the cache does not affect
- * whether a step is drawn. */
+/* The result has the same upper half of the hash as `step`. This half decides in each epoch whether a step is drawn, so
+ * a step with a cache is drawn exactly when the step without it would be. */
 uint64_t brick_step_after(uint64_t step, uint64_t filled)
 {
     const uint64_t drawn = brick_step_hash(step) & ~(uint64_t)UINT32_MAX;
@@ -109,8 +109,8 @@ int brick_checked_drawn(const struct brick_thread *t, const struct brick_checked
 
 static const struct brick_at here;
 
-/* Slots to keep free after the first: the rest of this record, and the slots reserved for measurements and
- * finalizes. */
+/* How many slots must be free after the record's first slot: the other slots of the record, and the slots reserved for
+ * measurements and finalizes. */
 static uint64_t kept_free(const struct brick_thread *t, uint32_t inputs)
 {
     return brick_kept_from_starts(t) + BRICK_CHECKED_SLOTS(inputs) - 1u;
@@ -191,7 +191,7 @@ const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *
     struct brick_process *process = brick_process_of(brick_segment_now());
     struct brick_fingerprint_key secret;
     if (tensor != NULL && !brick_key_published(process, &secret))
-        return NULL; /* already reported; the checksum is dropped */
+        return NULL; /* brick_secret has already reported why; the checksum is dropped */
     const char *refused = tensor == NULL ? "no tensor was given" : brick_fingerprint(tensor, secret, &taken->fingerprint);
     if (refused != NULL) {
         brick_fetch_add(&process->reserved[BRICK_PROCESS_TENSORS_REFUSED], 1);
@@ -245,7 +245,7 @@ void brick_put_output(const struct brick_thread *t, const struct brick_taken *ta
     brick_put_tensor(t, 2, taken);
 }
 
-/* Combines several inputs into one, which differs if any of them differs. */
+/* Combines several inputs into one, whose checksum changes if the checksum of any input changes. */
 static struct brick_taken all_of(const struct brick_taken *inputs, uint32_t count)
 {
     struct brick_taken all = {.dtype = inputs[0].dtype};
@@ -270,7 +270,7 @@ static void put_inputs(const struct brick_thread *t, const struct brick_taken *i
     }
 }
 
-/* An invalid relation is counted as an invalid amount and recorded as local, which requires no agreement. */
+/* An invalid relation is counted as an invalid amount and recorded as local, so that no group has to agree. */
 static void put_relation(struct brick_thread *t, const struct brick_at *at, struct brick_checked *r)
 {
     const int named = at->of != 0 && at->of <= UINT16_MAX;
@@ -305,9 +305,9 @@ unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at 
         return outcome;
     }
     uint64_t position = at->position != NULL ? *at->position : 0;
-    /* count_visit must also count visits that are not recorded. */
+    /* Call count_visit even if no record follows, because it counts all visits. */
     int placed = p.value != 0 && (at->position != NULL || count_visit(t, &p, &position));
-    if (output->refused) { /* brick_take has counted this; without an attempt, the sequence has no gap */
+    if (output->refused) { /* brick_take has counted this as refused, so it is not also counted as a dropped record */
         brick_event_over(t, now);
         return outcome | BRICK_REFUSED;
     }
@@ -315,7 +315,8 @@ unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at 
     const uint16_t slots = (uint16_t)BRICK_CHECKED_SLOTS(kept);
     if (p.value == 0)
         brick_fetch_add(&brick_process_of(t->segment)->reserved[BRICK_PROCESS_SITES_REFUSED], 1);
-    brick_add(&t->line->amounts, at->layer != NULL && *at->layer > BRICK_LAYER_MAX); /* recorded without a layer */
+    brick_add(&t->line->amounts, at->layer != NULL && *at->layer > BRICK_LAYER_MAX); /* an invalid layer: the record has
+                                                                                        no layer */
     brick_event_attempt(t);
     struct brick_checked *r = placed && output->dtype != 0 ? brick_event_slot(t, kept_free(t, kept)) : NULL;
     if (r == NULL) {

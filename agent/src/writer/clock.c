@@ -28,7 +28,7 @@ uint32_t brick_clock_choose(const char *wish, const char *clocksource)
 
 void brick_clock_pair(uint32_t clock, uint64_t *ticks, uint64_t *ns)
 {
-    /* Of a few pairs, take the one with the shortest time between its two readings. */
+    /* Read a few pairs, and take the one whose readings were closest together. */
     uint64_t least = UINT64_MAX;
     for (int i = 0; i < 5; i++) {
         uint64_t before = brick_ticks(clock);
@@ -46,8 +46,9 @@ void brick_clock_pair(uint32_t clock, uint64_t *ticks, uint64_t *ns)
 
 #define LONG_NS INT64_C(1000000000) /* long enough, because a pair of readings is exact to about 50 ns */
 
-/* The length is computed over the segment's age. When the segment is old enough, the length stays fixed, so the times
- * of the same spans do not change. If the counter went back, for example after a suspend, the length is unknown. */
+/* The length is the age of the segment in ns, divided by its age in ticks. Once the segment is old enough, the length
+ * stays fixed, so that a reader gets the same time each time it converts the ticks of a span. If the counter has gone
+ * back, for example after a suspend, the length is unknown. */
 double brick_clock_tick_ns(const struct brick_header *h)
 {
     static double known;
@@ -60,7 +61,7 @@ double brick_clock_tick_ns(const struct brick_header *h)
     brick_clock_pair(h->clock, &ticks, &ns);
     const int64_t past_ns = (int64_t)(ns - h->anchor_ns);
     const double tick_ns = (double)past_ns / (double)(int64_t)(ticks - h->anchor_ticks);
-    if (!(tick_ns > 0.05 && tick_ns < 50)) /* 20 GHz to 20 MHz */
+    if (!(tick_ns > 0.05 && tick_ns < 50)) /* outside of 20 MHz to 20 GHz */
         return 0;
     if (past_ns > LONG_NS)
         brick_store_relaxed_f64(&known, tick_ns);

@@ -1,7 +1,8 @@
 /* common.h - compiler hints and named points for tests, for every file of the writer. Include it first.
  *
  * A process has one agent. The agent's own state is in private memory; data for other processes is in the segment. No
- * header of the writer is public. A file calls only files in its own row or in the rows below it:
+ * header of the writer is public. Comments such as O3 name a row of the table in section 4 of brick_shm.h, which gives
+ * the reason for the memory order. A file calls only files in its own row or in the rows below it:
  *
  *   span.c  mark.c  deferred.c  rows.c  weights.c  kernel_source.c         what a host records
  *   checksum.c                                                             checksums, and what all records of tensors share
@@ -26,10 +27,10 @@
 #define BRICK_LIKELY(x) __builtin_expect(!!(x), 1)
 #define BRICK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define BRICK_HIDDEN __attribute__((visibility("hidden")))
-/* For the record path: inlined into each of several callers. */
+/* For functions of the record path with several callers: inlined into each of them. */
 #define BRICK_ALWAYS static inline __attribute__((always_inline))
 
-/* Named points in each write. A test build kills the process at such a point. */
+/* A named point between the stores of a record. A test build kills the process there. */
 #ifdef BRICK_TEST_POINTS
 extern void (*brick_test_point)(const char *name);
 #define BRICK_POINT(name) (brick_test_point ? brick_test_point(name) : (void)0)
@@ -37,7 +38,8 @@ extern void (*brick_test_point)(const char *name);
 #define BRICK_POINT(name) ((void)0)
 #endif
 
-/* Returns whether to repeat a failed attempt at this request: at the first, second, fourth, eighth, and so on. */
+/* For an attempt that may fail often: returns whether to repeat it at request number `time`, which is so at the first,
+ * second, fourth, eighth request, and so on. */
 static inline int brick_seldom(uint64_t time) { return (time & (time - 1)) == 0; }
 
 /* Returns the largest length up to `end` that splits no UTF-8 character. */

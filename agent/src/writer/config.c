@@ -44,7 +44,8 @@ static uint32_t power_of_two(uint32_t n, uint32_t most)
     return n >= most ? most : n <= 1 ? n : UINT32_C(1) << (32 - __builtin_clz(n - 1));
 }
 
-/* Truncates at a character border, and replaces a byte that would break a line or a path with '_'. */
+/* Truncates a text between two characters. Replaces control characters and '/' with '_', because they would break a
+ * line or a path. */
 static void label(uint8_t *to, size_t size, const char *text)
 {
     size_t length = strlen(text);
@@ -62,7 +63,7 @@ static void worker_label(struct brick_header *h, const char *worker)
     const long index = strtol(worker, &rest, 10);
     const int numbered = rest != worker && index >= 0 && index <= INT32_MAX && (*rest == 0 || *rest == '.');
     h->index = numbered ? (int32_t)index : -1;
-    label(h->coordinates, sizeof h->coordinates, *rest != 0 ? worker : ""); /* more than a number */
+    label(h->coordinates, sizeof h->coordinates, *rest != 0 ? worker : ""); /* a plain number is only in `index` */
 }
 
 /* Returns the rate of steps: "off", "all" or "1/16". Returns 0 if the variable is not set; sets *wrong for other

@@ -27,11 +27,11 @@ static int is_given(const struct brick_thread *self, uint64_t id)
     return number > t->inherited && number <= brick_load_relaxed(&t->given);
 }
 
-/* Converts a time of CLOCK_MONOTONIC_RAW to ticks. Returns `now` if the time is not in the past or cannot be
- * converted. */
+/* Converts a time of CLOCK_MONOTONIC_RAW to ticks. Returns `now`, the current ticks, if the time is not in the past or
+ * cannot be converted. */
 static uint64_t ticks_at(const struct brick_thread *t, uint64_t ns, uint64_t now)
 {
-    /* Read this clock first, because `now` was read just before. */
+    /* Read this clock before anything else, because the caller has just read `now`. */
     const double ago_ns = (double)(int64_t)(brick_clock_ns(CLOCK_MONOTONIC_RAW) - ns);
     const double tick_ns = brick_clock_tick_ns(t->segment->header);
     if (!(tick_ns > 0) || !(ago_ns > 0) || ago_ns >= tick_ns * (double)now)
@@ -66,7 +66,7 @@ unsigned brick_defer_since(uint32_t brick, const void *key, const uint64_t *star
     elements = brick_checked(t, elements);
     bytes = brick_checked(t, bytes);
     brick_event_attempt(t);
-    /* Path "other" counts ticks, so deferred work, which counts ns, is not added to it. */
+    /* The times of path "other" are ticks. The time of deferred work is ns, so it cannot be added there. */
     struct brick_defer *r = path != BRICK_OTHER ? brick_event_slot(t, brick_kept_from_starts(t)) : NULL;
     if (r == NULL) {
         outcome |= brick_event_dropped(t, BRICK_KIND_DEFER);
@@ -88,7 +88,7 @@ unsigned brick_defer_since(uint32_t brick, const void *key, const uint64_t *star
     return outcome;
 }
 
-/* Pending work can end while recording is off, like open spans. */
+/* Like open spans, deferred work can end while recording is off. */
 static struct brick_thread *enter_to_end(unsigned *outcome)
 {
     struct brick_thread *t = brick_self;
@@ -116,7 +116,7 @@ unsigned brick_finalize(const uint64_t *stream)
     brick_event_attempt(t);
     struct brick_finalize *r = brick_event_slot(t, 0);
     if (r != NULL)
-        /* Done before the clock is read, so that all covered work began before that reading. */
+        /* Cover the work before the clock is read, so that all covered work began before this time. */
         brick_pending_cover(stream);
     const uint64_t now = brick_ticks(brick_agent.clock);
     if (r == NULL) {

@@ -9,7 +9,7 @@
 
 #define BRICK_STEP_DRAWN UINT64_C(0xA0761D6478BD642F)
 
-/* Only the upper half of this hash is used. */
+/* Only the upper half of this hash affects the draw. */
 static inline uint64_t brick_step_hash(uint64_t step) { return brick_splitmix64(step ^ BRICK_STEP_DRAWN); }
 static inline uint64_t brick_step_of_hash(uint64_t hash) { return brick_unsplitmix64(hash) ^ BRICK_STEP_DRAWN; }
 
@@ -28,7 +28,8 @@ static inline uint32_t brick_draw(uint64_t step, uint32_t epoch)
 }
 
 /* Returns the current epoch. Checks whether the daemon's epoch word is still valid, so that the word of a killed daemon
- * does not count forever. The coarse clock is read from memory (no system call), once per step or sampled call. */
+ * does not count forever. Called once per step or sampled call. The coarse clock needs no system call: the kernel keeps
+ * the time in shared memory. */
 static inline uint32_t brick_epoch_now(const struct brick_thread *t)
 {
     const struct brick_control *control = __atomic_load_n(&t->control, __ATOMIC_RELAXED);

@@ -4,8 +4,8 @@
 
 #include "record_path.h"
 
-/* Counts an attempt: from here on, the event is either recorded or dropped. A gap in the sequence numbers shows a
- * drop. */
+/* Counts an attempt. The caller then records the event or counts it as dropped. A drop leaves a gap in the sequence
+ * numbers. */
 static inline void brick_event_attempt(struct brick_thread *t)
 {
     brick_add(&t->line->event_attempts, 1);
@@ -33,7 +33,8 @@ static inline int brick_event_room(struct brick_thread *t, uint64_t kept)
            && brick_ring_room(t, ring, &brick_consumer_of(t->segment, t->number)->event, kept);
 }
 
-/* Returns the first slot of the next record, with `kept` more slots free after it; NULL if it has no room or memory. */
+/* Returns the first slot of the next record, after which `kept` more slots are free. Returns NULL if the ring has no
+ * such room or no memory. */
 static inline void *brick_event_slot(struct brick_thread *t, uint64_t kept)
 {
     if (!brick_event_room(t, kept))
@@ -42,7 +43,8 @@ static inline void *brick_event_slot(struct brick_thread *t, uint64_t kept)
     return brick_event_at(t, 0);
 }
 
-/* The last eighth of the ring is reserved for measurements and finalizes, and the last eighth of that for finalizes. */
+/* The last eighth of the ring is reserved for measurements and finalizes, and the last eighth of this reserve for
+ * finalizes. */
 static inline uint64_t brick_kept_from_starts(const struct brick_thread *t) { return (t->event_ring.slots + 7) / 8; }
 static inline uint64_t brick_kept_from_measurements(const struct brick_thread *t)
 {

@@ -33,7 +33,7 @@ int brick_tables_make(struct brick_tables *t, const struct brick_header *h)
 
 /* ---- names ------------------------------------------------------------- */
 
-/* Raises the counter that readers see to the writer's own counter; never lowers it. */
+/* Raises a counter in the segment, which readers see, to `value`; never lowers it. */
 static void raise_to(uint64_t *counter, uint64_t value)
 {
     uint64_t now = brick_load_relaxed(counter);
@@ -41,7 +41,8 @@ static void raise_to(uint64_t *counter, uint64_t value)
         continue;
 }
 
-/* Returns the next id, or `room` if none is free. Compares before it takes an id, so the counter cannot exceed `room`.
+/* Returns the next id, or `room` if no id is free. Compares before it takes an id, so that refused requests do not
+ * raise *next again and again.
  * */
 static uint64_t take_number(uint64_t *next, uint64_t room, uint64_t *seen)
 {
@@ -86,7 +87,8 @@ static int name_is(const struct brick_name *slot, const uint8_t *text, size_t le
     return (word & BRICK_NAME_LENGTH) == length && memcmp(slot->text, text, length) == 0;
 }
 
-/* Truncates at a character border and appends eight digits of the hash. Keeps the word that makes a name sensitive. */
+/* Truncates at a character border and appends eight digits of the hash. Keeps the word that makes a name sensitive
+ * (sensitive.h). */
 static size_t name_cut(uint8_t *cut, const char *text, size_t length)
 {
     static const char hex[] = "0123456789abcdef";
@@ -163,7 +165,7 @@ static uint32_t ancestor_like(const uint64_t *paths, uint64_t key)
 static void entry_put(struct brick_tables *t, uint64_t key, uint64_t value)
 {
     if ((value & BRICK_ENTRY_AGAIN) != 0 && brick_fetch_add(&t->recursions, 1) > t->entry_mask / 2)
-        return; /* without an entry, the recursion is searched each time */
+        return; /* without an entry, each span of the recursion searches its ancestors again */
     for (uint64_t i = brick_entry_place(t, key);; i = (i + 1) & t->entry_mask) {
         struct brick_entry *e = &t->entries[i];
         uint64_t free_value = 0;
@@ -175,7 +177,7 @@ static void entry_put(struct brick_tables *t, uint64_t key, uint64_t value)
     }
 }
 
-/* Like brick_entry_find, but also searches behind entries that are claimed and not yet published. */
+/* Like brick_entry_find, but does not stop at an entry that is claimed and not yet published. */
 static uint64_t entry_find_all(const struct brick_tables *t, uint64_t key)
 {
     for (uint64_t i = brick_entry_place(t, key);; i = (i + 1) & t->entry_mask) {
@@ -190,12 +192,12 @@ static uint64_t entry_find_all(const struct brick_tables *t, uint64_t key)
 
 uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint64_t key)
 {
-    /* Spans of "other" may nest like a recursion. */
+    /* Spans of the path "other" may be inside each other, so they are marked like a recursion. */
     const uint64_t other = BRICK_OTHER | BRICK_ENTRY_AGAIN;
     if (brick_key_parent(key) == BRICK_OTHER)
         return other; /* all paths below "other" are "other" */
     if (brick_key_name(key) >= s->header->names)
-        return other; /* no name has this id: with it, a reader would refuse the whole segment */
+        return other; /* no name has this id: a path with such an id would make readers refuse the whole segment */
     uint64_t value = entry_find_all(t, key);
     if (value != 0)
         return value;
@@ -221,7 +223,7 @@ uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint
 
 int brick_name_is_given(const struct brick_segment *s, uint32_t number)
 {
-    /* Name 0 stands for many kernels. */
+    /* Name 0 is not one name: it stands for all names without room. */
     if (number == BRICK_OTHER || number >= s->header->names || !name_is_there(s, number))
         return 0;
     return (brick_load_acquire32(&brick_names_of(s)[number].word) & (BRICK_NAME_READY | BRICK_NAME_VOID)) == BRICK_NAME_READY;
@@ -264,7 +266,7 @@ uint64_t brick_site_intern_as(struct brick_tables *t, struct brick_segment *s, u
 void brick_tables_begin(struct brick_tables *t, struct brick_segment *s)
 {
     const uint64_t number = take_number(&t->next_name, s->header->names, &brick_process_of(s)->names);
-    if (name_has_memory(s, number)) /* not in the hash table: a host may use "other" as a name of its own */
+    if (name_has_memory(s, number)) /* not in the hash table, so that a name "other" of the host gets another id */
         name_write(&brick_names_of(s)[number], (const uint8_t *)"other", 5);
     take_number(&t->next_path, s->header->paths, &brick_process_of(s)->paths);
     brick_store_release(&brick_paths_of(s)[BRICK_OTHER], brick_path_key(BRICK_ROOT, BRICK_OTHER, BRICK_NO_LAYER, 0));
@@ -277,11 +279,11 @@ static int name_copy(struct brick_segment *to, const struct brick_segment *from,
     const struct brick_name *source = &brick_names_of(from)[number];
     uint32_t word = brick_load_acquire32(&source->word);
     if ((word & BRICK_NAME_READY) == 0)
-        return 1; /* another thread is writing this name, or was writing it at the fork; its number is not in use here */
+        return 1; /* another thread is writing this name, or was writing it at the fork; nothing uses its id yet */
     if (!name_has_memory(to, number))
         return 0;
     struct brick_name *slot = &brick_names_of(to)[number];
-    /* Copy the category even if the name was copied before. */
+    /* Copy the category even if the name was copied before: it may have been declared since then. */
     brick_claim32(&slot->category, 0, brick_load_relaxed32(&source->category));
     if (brick_load_acquire32(&slot->word) != 0)
         return 1;
@@ -317,7 +319,9 @@ int brick_tables_copy(struct brick_tables *t, struct brick_segment *to, const st
 
 void brick_tables_forked(struct brick_tables *t)
 {
-    for (uint64_t i = 0; i <= t->entry_mask; i++) /* free the claims of threads that do not exist in the child */
-        if (t->entries[i].key == 0 && t->entries[i].value != 0) /* a page without a store stays shared with the parent */
+    for (uint64_t i = 0; i <= t->entry_mask; i++) /* free the entries that were claimed by threads that do not exist in
+                                                     the child */
+        if (t->entries[i].key == 0 && t->entries[i].value != 0) /* do not write to other entries: a page without a store
+                                                                   stays shared with the parent */
             t->entries[i].value = 0;
 }

@@ -23,7 +23,7 @@ static uint64_t label_length(const char *label)
 
 static uint64_t pieces_of(uint64_t length) { return (length + BRICK_SOURCE_PIECE - 1) / BRICK_SOURCE_PIECE; }
 
-/* Writes the piece with this number, counted over all parts. */
+/* Writes piece number `number`. Pieces are numbered through all parts. */
 static void write_piece(struct brick_source_piece *r, const struct part *parts, uint64_t number)
 {
     uint32_t which = BRICK_SOURCE_NAME;

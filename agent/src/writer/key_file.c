@@ -17,12 +17,12 @@
 
 #define KEY_DIGITS 32
 #define DIGITS (KEY_DIGITS + 16)
-#define SHORT_DIGITS 32 /* the format of an older brick-agent, with keys of 64 bits */
+#define SHORT_DIGITS 32 /* the length of the key file of older brick-agents, whose keys had 64 bits */
 #define TEMPORARY ".0123456789abcdef" /* the suffix of the temporary file */
 
 struct key_path {
     char path[4096 - sizeof TEMPORARY];
-    int is_given; /* BRICKD_KEY_FILE names the file, so its directory is not created */
+    int is_given; /* BRICKD_KEY_FILE names the file; its directory must exist */
 };
 
 static int key_path_find(struct key_path *p)
@@ -68,7 +68,7 @@ static const char *secret_of(const char *text, struct brick_secret *secret)
 /* Reads a key file. Returns NULL, or an error text; sets errno if the system reported the error. */
 static const char *secret_read(const char *path, struct brick_secret *secret)
 {
-    char text[DIGITS + 3] = {0}; /* 48 digits, a newline, one byte to detect a longer file, a zero */
+    char text[DIGITS + 3] = {0}; /* 48 digits, a newline, one more byte to detect a longer file, the final zero */
     struct stat status;
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
@@ -165,7 +165,7 @@ static int secret_get(struct brick_secret *secret, int warns)
         const int error = errno;
         wrong = secret_read(place.path, secret);
         if (wrong != NULL && errno == ENOENT)
-            errno = error; /* the reason why the file was not created */
+            errno = error; /* report why the file could not be created */
     }
     if (wrong == NULL)
         return 1;

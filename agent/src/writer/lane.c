@@ -12,7 +12,7 @@ void brick_threads_retire(uint32_t lanes)
         __atomic_store_n(&brick_agent.threads[n].control, &retired, __ATOMIC_RELEASE);
 }
 
-/* Acquire: a load of the segment after this one finds the replacement. */
+/* Acquire: after this load, a load of the segment finds the segment that replaced the lost one. */
 int brick_lane_retired(const struct brick_thread *t) { return __atomic_load_n(&t->control, __ATOMIC_ACQUIRE) == &retired; }
 
 int brick_nodes_more(struct brick_thread *t)
@@ -63,8 +63,8 @@ int brick_ring_commit(struct brick_thread *t, struct brick_ring *ring, uint64_t 
     return ring->memory == BRICK_MEMORY_THERE;
 }
 
-/* Uses this segment's control page from now on. O18: without the second check, the store would overwrite a reopen's
- * mark. */
+/* Uses this segment's control page from now on. O18: if another thread has replaced the segment meanwhile, this store
+ * may have overwritten its mark (`retired`), so set the mark again. */
 static void orders_from(struct brick_thread *t, const struct brick_segment *s)
 {
     __atomic_store_n(&t->control, brick_control_of(s), __ATOMIC_RELAXED);
@@ -123,7 +123,7 @@ int brick_lane_move(struct brick_thread *t)
 {
     struct brick_segment *s = brick_segment_now();
     BRICK_POINT("bind");
-    if (t->segment == s) { /* the thread was bound before the reopen's mark */
+    if (t->segment == s) { /* the lane is already in this segment: it was bound before the thread was marked */
         orders_from(t, s);
         return 1;
     }
@@ -134,7 +134,7 @@ int brick_lane_move(struct brick_thread *t)
     t->span_ring = t->event_ring = (struct brick_ring){0};
     if (!brick_lane_bind(t, s))
         return 0;
-    /* The tables have already been copied, but a path added since then is only in the old segment. */
+    /* The tables have already been copied, but a path that was added since then is only in the lost segment. */
     brick_tables_copy(&brick_agent.tables, t->segment, old.segment);
     for (uint32_t path = 0; path < t->segment->header->paths; path += BRICK_BLOCK)
         if ((old.committed[path / BRICK_BLOCK / 64] >> path / BRICK_BLOCK % 64 & 1) != 0 && brick_block_commit(t, path))
@@ -152,13 +152,14 @@ void brick_threads_move(void)
     for (uint32_t n = 0; n < brick_segment_now()->header->lanes; n++) {
         struct brick_thread *t = &brick_agent.threads[n];
         if (__atomic_load_n(&t->segment, __ATOMIC_RELAXED) == NULL || !brick_claim32(&t->owner, 0, 1))
-            continue; /* the lane was never used, or its own thread moves it */
+            continue; /* the lane was never used, or has a thread, which moves the lane itself */
         brick_lane_move(t);
         brick_store_release32(&t->owner, 0);
     }
 }
 
-/* Frees the lane. O18: a reopen skips a lane that has a thread, so the thread moves its content now. */
+/* Frees the lane. O18: if another thread has replaced the segment meanwhile, it skipped this lane because the lane
+ * still had an owner. So move the lane now. */
 void brick_lane_give(struct brick_thread *t)
 {
     for (;;) {

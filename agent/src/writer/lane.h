@@ -6,8 +6,9 @@
 #include "lifecycle.h"
 
 enum brick_frame_bits {
-    BRICK_FRAME_AGAIN = 1, /* a recursion was folded in this frame or below: the path may be open several times */
-    BRICK_FRAME_STEP = 2,  /* a step was given in this frame or below; step 0 is also a step */
+    BRICK_FRAME_AGAIN = 1, /* this frame or an enclosing one is a recursion and has the path of an ancestor: the path
+                              may be open several times */
+    BRICK_FRAME_STEP = 2,  /* this frame or an enclosing one was given a step; step 0 is also a step */
 };
 
 enum brick_scope { BRICK_SCOPE_LAYER = 1, BRICK_SCOPE_NODE = 2 };
@@ -21,16 +22,17 @@ struct brick_frame {
     uint32_t layer;
     uint32_t draw;     /* the draw of the step (brick_draw_now) when this frame began */
     uint16_t scope;    /* enum brick_scope; 0: a span */
-    uint16_t inherits; /* enum brick_frame_bits: the bits also apply to all frames above this one */
+    uint16_t inherits; /* enum brick_frame_bits; frames inside this one get the same bits */
 };
 
 /* The open frames of one key. A key without open frames has no stack, except the key that was used last. */
 struct brick_stack {
     const void *key;
     struct brick_frame *top;
-    struct brick_stack *next; /* the next stack in the same hash bucket */
-    uint64_t refused;         /* number of spans above `top` that got no frame; they end before `top` */
-    uint32_t borrowed;        /* the host holds no reference to the key for its open frames */
+    struct brick_stack *next; /* next stack in the same hash bucket */
+    uint64_t refused;         /* number of open spans and scopes inside `top` that got no frame; they end before
+                                 `top` */
+    uint32_t borrowed;        /* set by brick_borrow: the host holds no reference to the key */
 };
 
 union brick_node {
@@ -48,7 +50,7 @@ struct brick_visits {
     uint64_t count : 63, has_step : 1;
 };
 
-#define BRICK_NODES 256u /* per chunk */
+#define BRICK_NODES 256u /* frames or stacks in a chunk of memory */
 #define BRICK_CHUNKS 64u /* 16,384 spans open at the same time */
 #define BRICK_STACK_BUCKETS 256u
 #define BRICK_STEPS_TOLD 16u
@@ -69,7 +71,7 @@ struct brick_ring {
 };
 
 struct brick_thread {
-    /* The record path, in the order of use. */
+    /* The fields of the record path, in the order of use. */
     uint32_t busy;
     uint32_t flags; /* the control flags last applied */
     const struct brick_control *control;
@@ -83,20 +85,22 @@ struct brick_thread {
     uint64_t look; /* ticks of the next check that the segment still exists */
     uint64_t committed[16];
     struct brick_ring span_ring, event_ring;
-    uint64_t given; /* how many ids deferred work got */
+    uint64_t given; /* how many ids this lane has given to deferred work */
     struct brick_visits *visits; /* visits of sites; NULL before the lane's first checksum */
-    struct brick_memories *memories; /* see writer/mark.c; NULL before the lane's first mark that needs one */
-    /* Cold. */
+    struct brick_memories *memories; /* see writer/mark.c; NULL before the lane's first mark that needs memory */
+    /* Rarely used fields. */
     uint32_t owner; /* O16 */
     uint32_t number;
     uint32_t chunks;
-    uint32_t hand; /* the position of brick_thread_sweep */
-    uint64_t inherited; /* the part of `given` from before the fork */
-    uint64_t told[BRICK_STEPS_TOLD]; /* steps whose texts are in the segment, by their lower bits */
+    uint32_t hand; /* the bucket that brick_thread_sweep looks at next */
+    uint64_t inherited; /* in a forked child: the value of `given` at the fork */
+    uint64_t told[BRICK_STEPS_TOLD]; /* steps whose texts this lane has recorded in the segment; the lower bits of a
+                                        step are the index */
     uint64_t refused[16]; /* bitmap of blocks that got no memory */
-    uint64_t unvisited;   /* how often there was no memory for `visits` */
-    uint64_t unremembered; /* how often there was no memory for `memories` */
-    struct brick_segment *segment; /* the segment that the pointers refer to; atomic, because a reopen reads it */
+    uint64_t unvisited;   /* how often memory for `visits` was needed and missing */
+    uint64_t unremembered; /* how often memory for `memories` was needed and missing */
+    struct brick_segment *segment; /* the segment that the pointers above point into; atomic, because brick_threads_move
+                                      reads it */
     struct brick_stack *buckets[BRICK_STACK_BUCKETS];
 };
 
@@ -108,9 +112,9 @@ BRICK_HIDDEN void brick_lane_give(struct brick_thread *t); /* frees the lane */
 /* Returns whether the thread no longer owns its segment: the segment was lost, or belongs to the parent. */
 BRICK_HIDDEN int brick_lane_retired(const struct brick_thread *t);
 BRICK_HIDDEN int brick_nodes_more(struct brick_thread *t);
-/* Returns whether the summary of this path has memory; allocates its block if it was never requested. */
+/* Returns whether the summary of this path has memory. Tries once to allocate the block of the summary. */
 BRICK_HIDDEN int brick_block_commit(struct brick_thread *t, uint32_t path);
-/* Returns whether the ring at offset `within` of the lane's area has memory; allocates it if it was never requested. */
+/* Returns whether the ring at offset `within` of the lane's area has memory. Tries once to allocate this memory. */
 BRICK_HIDDEN int brick_ring_commit(struct brick_thread *t, struct brick_ring *ring, uint64_t within);
 
 static inline union brick_node *brick_node_take(struct brick_thread *t)

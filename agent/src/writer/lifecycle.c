@@ -24,7 +24,7 @@ static uint32_t warned;
 static uint32_t at_exit_set;
 
 /* If a signal handler interrupts a record and forks, the child ends that record in a private copy of the segment. (This
- * does not run after a bare clone().) */
+ * function does not run if the child was made by a direct system call.) */
 static void after_fork(void)
 {
     const struct brick_segment *parent = brick_segment_now();
@@ -65,7 +65,8 @@ static void complain(const char *what, int error)
 
 static struct brick_segment *segment_open(const struct brick_plan *plan)
 {
-    /* A struct stays mapped forever, in a page of its own: a thread in a slow path may still read a previous struct. */
+    /* Each struct brick_segment has a page of its own, which stays mapped after the segment was replaced: a thread in a
+     * slow path may still read it. */
     struct brick_segment *s = (struct brick_segment *)brick_private_memory(BRICK_PAGE);
     if (s == NULL) {
         complain("no memory", errno);
@@ -186,8 +187,8 @@ int brick_agent_ready(unsigned spans)
     return state == BRICK_ON;
 }
 
-/* Replaces a lost segment. Other threads record into the old mapping until they see the mark; the second copy brings
- * over names and paths that they added. */
+/* Replaces a lost segment. Other threads record into the old mapping until they see that brick_threads_retire has
+ * marked them. The second brick_tables_copy copies the names and paths that they added until then. */
 void brick_agent_reopen(struct brick_segment *lost)
 {
     struct brick_agent *a = &brick_agent;
@@ -213,7 +214,7 @@ void brick_agent_reopen(struct brick_segment *lost)
         now->reserved[BRICK_PROCESS_KEY] = before->reserved[BRICK_PROCESS_KEY];
         memcpy(&now->reserved[BRICK_PROCESS_TOOK], lost->header->uuid, sizeof now->reserved[0]);
         __atomic_store_n(&a->segment, s, __ATOMIC_RELEASE);
-        brick_fence_full(); /* O17, O18: this fence is after the segment's store, and before the marks and the second copy */
+        brick_fence_full(); /* O17, O18: between the store of the segment, and the marks and the second copy */
         brick_segment_publish(s);
         brick_threads_retire(s->header->lanes);
         brick_tables_copy(&a->tables, s, lost);
@@ -280,7 +281,8 @@ static uint32_t name_within(uint32_t share, const char *text, size_t length, con
         if (kind != BRICK_OTHER) /* the first declared category is final */
             brick_claim32(&brick_names_of(s)[number].category, 0, kind);
     }
-    /* O17: either this thread or the one that opens the next segment sees the other's change. */
+    /* O17: if another thread opens the next segment meanwhile, at least one of the two threads sees the other's
+     * change. */
     for (struct brick_segment *now;; s = now) {
         brick_fence_full();
         now = brick_segment_now();

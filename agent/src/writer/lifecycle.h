@@ -1,4 +1,4 @@
-/* lifecycle.h - the agent of this process: its segment is opened, replaced and closed; forks. */
+/* lifecycle.h - the agent of this process: opens, replaces and closes its segment, also after a fork. */
 #ifndef BRICK_LIFECYCLE_H
 #define BRICK_LIFECYCLE_H
 
@@ -9,9 +9,9 @@
 struct brick_thread; /* writer/lane.h: the private half of a lane */
 
 struct brick_agent {
-    /* Every record reads these fields. The gate is an enum brick_state on a page that the kernel wipes in a forked
-     * child: 0 there means that the segment is the parent's. The word after the gate is 1 while `segment` belongs to
-     * this process. */
+    /* Every record reads these fields. `gate` points to two words on a page that the kernel wipes in a forked child.
+     * The first word is an enum brick_state. The second word is 1 while `segment` belongs to this process; in a forked
+     * child it is 0 until the child opens its own segment. */
     uint32_t *gate;
     uint32_t clock;
     struct brick_tables tables;
@@ -21,11 +21,11 @@ struct brick_agent {
      * while the generation changes may have the old or the new digest. A forked child inherits the digest together with
      * the weights. */
     uint64_t generation;
-    /* Cold. */
+    /* Rarely used fields. */
     uint32_t reopening;  /* a thread is opening the next segment now */
     uint32_t closed;     /* recording has ended permanently */
     uint32_t wanted_off; /* recording was turned off by brick_enable(0) or BRICKD=0 */
-    uint64_t missed;     /* spans begun while the segment was being opened, not yet in its counters */
+    uint64_t missed;     /* spans begun while the segment was being opened, which the segment does not yet count */
     struct brick_plan plan;
 };
 extern BRICK_HIDDEN struct brick_agent brick_agent;

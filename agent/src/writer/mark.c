@@ -1,5 +1,5 @@
-/* writer/mark.c - marks: launches, transfers, needs, definitions, rows. Marks are counted on paths of their own,
- * without a time.
+/* writer/mark.c - marks: launches, transfers, needs, definitions, rows. Each mark has a path of its own, which counts
+ * it without a time.
  *
  * A mark is added to its path's summary like a span, so a late or missing reader loses nothing. This code makes no
  * system call, allocates nothing and takes no lock, except for a thread's first mark and the name of a new shape or
@@ -20,7 +20,7 @@ struct parent {
     uint32_t path, layer;
 };
 
-/* Below a span that got no frame, the path is unknown. */
+/* Inside a span that got no frame, the path is unknown. */
 static struct parent parent_of(struct brick_thread *t, const void *key)
 {
     const struct brick_stack *s = brick_stack_of(t, key, 0);
@@ -31,8 +31,8 @@ static struct parent parent_of(struct brick_thread *t, const void *key)
     return (struct parent){s->top->path, s->top->layer};
 }
 
-/* Returns the path of a brick next to the current record. A new path counts as a path of a mark, because the brick may
- * never have a time. */
+/* Returns the path of a brick that is a child of the open span. If the path is new, the limit of marks applies to it,
+ * because the brick may never have a time. */
 static struct parent sibling(struct brick_thread *t, struct parent at, uint32_t brick)
 {
     const uint64_t key = brick_path_key(at.path, brick, at.layer, BRICK_UNIT_TICKS);
@@ -46,7 +46,7 @@ static struct parent sibling(struct brick_thread *t, struct parent at, uint32_t 
 
 static const struct brick_amounts nothing;
 
-/* Counts a mark, with the time given by the host. Returns its path; BRICK_OTHER if no path is free. */
+/* Counts a mark, with the time that the host gives. Returns the path of the mark; BRICK_OTHER if no path is free. */
 static uint32_t mark_timed(struct brick_thread *t, struct parent at, uint32_t name, enum brick_unit unit, uint64_t stated_ns,
                            const struct brick_amounts *did)
 {
@@ -75,7 +75,7 @@ static uint32_t mark(struct brick_thread *t, struct parent at, uint32_t name, en
     return mark_timed(t, at, name, unit, 0, did);
 }
 
-/* A thread that records only marks must also notice a lost segment, so every 1,024 marks it reads the clock. */
+/* Reads the clock every 1,024 marks: a thread that records only marks must also notice that its segment is lost. */
 static void over(struct brick_thread *t)
 {
     const uint64_t marks = brick_load_relaxed(&t->line->reserved2[BRICK_LANE_MARKS]);
@@ -98,7 +98,7 @@ static unsigned outcome_of(unsigned outcome, uint32_t path) { return outcome | (
 struct brick_memories {
     struct shape {
         struct brick_launch how;
-        uint32_t name; /* 0: free; BRICK_UNNAMED: no room for the name, which is final */
+        uint32_t name; /* 0: free; BRICK_UNNAMED: there was no room for the name, and there never will be */
     } shapes[SHAPES];
     struct couple {
         uint32_t from, to, name;
@@ -126,8 +126,8 @@ void brick_memories_forget(struct brick_thread *t)
         memset(t->memories->sent, 0, sizeof t->memories->sent);
 }
 
-/* Returns the number of the name, or BRICK_UNNAMED. If a signal handler forked in the middle of a mark, the mark
- * belongs to the parent, so the child does not open a segment for it. */
+/* Returns the id of the name, or BRICK_UNNAMED. If a signal handler forked in the middle of a mark, the mark belongs to
+ * the parent, so the child does not open a segment for it. */
 static uint32_t name_for_mark(const char *text, size_t length, const char *category)
 {
     const uint32_t name = brick_agent_owns() ? brick_name_for_mark(text, length, category) : BRICK_OTHER;
@@ -136,8 +136,8 @@ static uint32_t name_for_mark(const char *text, size_t length, const char *categ
 
 /* ---- launches -------------------------------------------------------------- */
 
-/* Returns how many of the six numbers of grid and block are 0. Valid results are 0, and 6 if grid and block are
- * unknown. */
+/* Returns how many of the six numbers of grid and block are 0. In a valid launch, none are, or all six if grid and
+ * block are unknown. */
 static int zeros_in(const struct brick_launch *how)
 {
     int zeros = 0;
@@ -213,7 +213,8 @@ static unsigned mark_launch(struct brick_thread *t, struct parent at, uint32_t k
     if (launched != BRICK_OTHER)
         shape = shape_of(t, how);
     else if (brick_room_for_marks())
-        (void)shape_of(t, how); /* even without a path, so that the table shows how many names are needed */
+        (void)shape_of(t, how); /* assign a name even if there is no path, so that the segment shows how many names the
+                                   program needs */
     const struct parent below = {launched, BRICK_NO_LAYER};
     return outcome_of(outcome, mark(t, below, shape, BRICK_UNIT_SHAPED, &nothing));
 }
@@ -253,7 +254,7 @@ static size_t text_of(const struct brick_segment *s, uint32_t name, char *text)
     return length;
 }
 
-/* Returns the number of the name of a pair of ends, or BRICK_UNNAMED (also if an end has no name). */
+/* Returns the id of the name of a pair of ends, or BRICK_UNNAMED (also if an end has no name). */
 static uint32_t couple_of(struct brick_thread *t, uint32_t from, uint32_t to)
 {
     struct brick_memories *m = memories_of(t);
@@ -310,7 +311,7 @@ unsigned brick_moved(enum brick_direction direction, uint32_t from, uint32_t to,
 
 /* ---- needs, functions, tasks ----------------------------------------------- */
 
-/* Marks a brick next to the current record. For needs, BRICK_UNNAMED stands for the open brick. */
+/* Marks a brick that is a child of the open span. For needs, BRICK_UNNAMED stands for the open span itself. */
 static unsigned mark_brick(uint32_t brick, const void *key, uint32_t name, uint32_t layer, enum brick_unit unit)
 {
     unsigned outcome = BRICK_DONE;
@@ -320,7 +321,7 @@ static unsigned mark_brick(uint32_t brick, const void *key, uint32_t name, uint3
     struct parent at = parent_of(t, key);
     if (unit != BRICK_UNIT_NEEDS || brick != BRICK_UNNAMED)
         at = sibling(t, at, brick);
-    else if (at.path == BRICK_ROOT) /* there is no open span that could be marked */
+    else if (at.path == BRICK_ROOT) /* there is no open span */
         at.path = BRICK_OTHER;
     at.layer = layer;
     outcome = outcome_of(outcome, mark(t, at, name, unit, &nothing));

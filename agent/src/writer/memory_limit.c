@@ -19,7 +19,7 @@ ssize_t brick_read_file(const char *path, char *text, size_t size)
     return length;
 }
 
-/* Returns the number after `word` at the start of a line, or `missing`. */
+/* Returns the number after `word`, which must begin a line; `missing` if no line begins with it. */
 static uint64_t number_after(const char *text, const char *word, uint64_t missing)
 {
     size_t length = strlen(word);
@@ -50,8 +50,8 @@ static uint64_t group_room(const char *folder, const char *limit_file, const cha
     return limit > usage ? limit - usage : 0;
 }
 
-/* Reads every ancestor, because a group's limit applies to all groups below it. In a container, the path that the
- * kernel reports may be outside of the mount. In this case, the root of the mount is the container's group. */
+/* Reads the group and all its ancestors, because a group's limit applies to all groups below it. In a container, the
+ * path that the kernel reports may be outside of the mount; then the root of the mount is the container's group. */
 static uint64_t hierarchy_room(const char *mount, const char *inner, const char *limit_file, const char *usage_file,
                                const char *cache)
 {

@@ -3,14 +3,15 @@
  * The table is private memory of a fixed size, for any number of streams. A word has 40 bits of a stream's hash and the
  * number of its starts; a word of 0 is free. Threads do not wait for each other, so in the worst case one stream has
  * two words; a search visits all words. The starts of streams without a word are counted together, and are covered only
- * when every stream is finalized. So brick_pending never returns too few.
+ * when every stream is finalized. So brick_pending never returns too small a number, unless one stream has more than
+ * COUNT starts.
  */
 #include "pending.h"
 
 #include <string.h>
 
 #define WORDS 64u
-#define COUNT UINT64_C(0xFFFFFF) /* the largest count of a word; a count never exceeds it */
+#define COUNT UINT64_C(0xFFFFFF) /* the largest count of a word: a word with this count counts no further */
 
 static uint64_t words[WORDS];
 static uint64_t crowded; /* starts of all streams without a word in the table */

@@ -1,5 +1,5 @@
-/* writer/record_path.c - the rare cases of a record: the first of a thread, in a signal handler, while recording is
- * off. */
+/* writer/record_path.c - the rare cases of a record: the first record of a thread, a record in a signal handler, a
+ * record while recording is off. */
 #include "record_path.h"
 
 /* Counts a call from a signal handler that interrupted a call on the same thread. */
@@ -9,7 +9,7 @@ static unsigned nested(struct brick_thread *t)
     return BRICK_REFUSED;
 }
 
-/* Counts a begin that is not recorded, so that the matching end does not end another open span. */
+/* Remembers a begin that is not recorded, so that the matching end does not end another open span. */
 static void begin_off(struct brick_thread *t, const void *key)
 {
     struct brick_stack *s = brick_stack_open(t, key);

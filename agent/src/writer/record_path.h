@@ -11,8 +11,8 @@ enum brick_arrival { ARRIVES_SPAN, ARRIVES_SCOPE, ARRIVES_ENDED, ARRIVES_QUESTIO
  * the reason in *outcome. */
 BRICK_HIDDEN struct brick_thread *brick_enter_slowly(struct brick_thread *t, const void *key, unsigned *outcome,
                                                      enum brick_arrival what);
-/* brick_enter_slowly for calls that end a span, even while recording is off. The caller checks whether a span is
- * open. */
+/* Like brick_enter_slowly, for calls that end a span, which may happen even while recording is off. The caller checks
+ * whether a span is open. */
 BRICK_HIDDEN struct brick_thread *brick_enter_still(struct brick_thread *t, unsigned *outcome);
 
 static inline int brick_wants_attention(const struct brick_thread *t)
@@ -40,7 +40,8 @@ static inline struct brick_stack *brick_stack_open(struct brick_thread *t, const
     return s != NULL && s->top != NULL ? s : NULL;
 }
 
-/* Returns the number of a path, with a flag if a recursion uses the path of an ancestor. */
+/* Returns the id of a path; with the flag BRICK_ENTRY_AGAIN if this is a recursion, which uses the path of an
+ * ancestor. */
 static inline uint64_t brick_path_of(struct brick_thread *t, uint64_t path_key)
 {
     uint64_t path = brick_entry_find(&brick_agent.tables, path_key);

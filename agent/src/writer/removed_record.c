@@ -41,7 +41,7 @@ int brick_segment_account(const struct brick_segment *s, const char *prefix)
 #define REMOVED_AT_ONCE 32u
 
 /* Returns whether the worker of this file, another process, has ended: no process holds a lock and the pid does not
- * exist. A wrong "no" is harmless, because `brickd prune` watches longer. A wrong "yes" would lose a live worker's
+ * exist. A wrong "no" is harmless: `brickd prune` removes the segment later. A wrong "yes" would remove a live worker's
  * segment. */
 static int is_dead(int fd)
 {
@@ -96,8 +96,8 @@ static int remove_dead(int folder, const char *prefix, const struct candidate *c
     return removed;
 }
 
-/* The largest number of files in /dev/shm that a new worker looks at (20 ms). There is a limit because another user may
- * create any number of files there. */
+/* The largest number of files in /dev/shm that a new worker looks at, which takes 20 ms. There is a limit because
+ * another user may create any number of files there. */
 #ifndef BRICK_LOOKED_AT
 #define BRICK_LOOKED_AT 16384u
 #endif
@@ -136,8 +136,8 @@ static int is_ours(int folder, const char *name, const char *prefix, struct stat
            && S_ISREG(status->st_mode) && status->st_uid == geteuid() && status->st_nlink == 1;
 }
 
-/* Files of this folder that the process has open, perhaps through another copy of this code. Opening and closing such a
- * file again would drop the process's locks on it. */
+/* Files of this folder that the process has open, perhaps through another copy of this code. If this code opened and
+ * closed such a file again, the process would lose its locks on the file. */
 struct open_files {
     ino_t inodes[64];
     uint32_t count;

@@ -13,17 +13,16 @@
  *   4. Rows at positions below the window come first, in the order of their visit; then the other rows, smaller keys
  *      first. Of rows with equal keys, only the first one counts. The first 4 rows in this order are recorded.
  *
- * So workers choose the same rows of a shared beginning without knowing tokens. A small window finds short beginnings
- * in a batch of long sequences; a large window also finds rows further inside. Window and keys change with the epoch,
- * so no row is always passed over. An epoch of 5 seconds is long enough that workers with the same beginning choose the
- * same rows of it.
+ * So if the sequences of two workers begin with the same tokens, the workers choose the same rows of this beginning,
+ * without knowing the tokens. A small window finds short beginnings in a batch of long sequences; a large window also
+ * finds rows further inside. Window and keys change with the epoch, so every row is chosen in some epoch. An epoch of 5
+ * seconds is long enough for workers to meet the same beginning in the same epoch.
  *
  * Input rows are taken before the call, because a kernel may overwrite them. As in writer/checksum.c, tensors are read
  * outside of the busy section. This code makes no system call and allocates nothing.
  *
- * Rows are a sample and must never displace another record, so they leave half of the ring free. While the ring is
- * fuller, or without the service's key, no rows are taken. Rows that are not taken are not a loss, because nothing was
- * attempted.
+ * Rows are a sample and must never displace another record, so they leave half of the ring free. While less of the ring
+ * is free, or without the service's key, no rows are taken, and this does not count as lost records.
  */
 #include "checksum.h"
 #include "draw.h"
@@ -36,7 +35,8 @@ BRICK_ASSERT(BRICK_ROWS == BRICK_ROWS_MAX, "as many rows as in the record");
 /* Rows are recorded in this many steps for each step with whole fingerprints: four rows cost less than an eighth of the
  * tensors of a usual step. */
 #define STEPS_TIMES 8u
-/* Limits the time of a call to 5 to 10 us, if the rows are in a cache. A batch has fewer beginnings than this. */
+/* How many rows a call looks at. This takes 5 to 10 us, if the rows are in a cache. A batch has fewer sequences than
+ * this, so a call looks at the beginning of each sequence. */
 #define LOOKED_AT 4096u
 
 /* ---- which steps, which sites ------------------------------------------- */
@@ -60,8 +60,8 @@ int brick_rows_wanted(uint32_t kernel, const void *key, const struct brick_at *a
     return wanted;
 }
 
-/* Within a block of epochs, the turns follow each other, so each turn comes at least once. A recurring step is drawn in
- * every eighth epoch. Blocks start at random turns, so that such a step does not always meet the same turn. */
+/* A block of epochs goes through all turns in order. The first turn of each block is random: a step that recurs is
+ * drawn in every eighth epoch, and must not meet the same turn each time. */
 int brick_rows_turn(uint32_t turn, uint32_t turns)
 {
     unsigned outcome = BRICK_DONE;
@@ -108,7 +108,7 @@ static int make_view(struct view *v, const struct brick_tensor *t)
     return 1;
 }
 
-/* Returns the address of a row, given its index within the leading dimensions from dimension `from` on. */
+/* Returns the address of a row. `index` is the flat index in the leading dimensions from dimension `from` on. */
 static const char *row_at(const struct view *v, const char *base, uint32_t from, uint64_t index)
 {
     uint64_t offset = 0; /* modulo 2^64: a stride may be negative */
@@ -126,7 +126,7 @@ static int has_rows_of(const struct view *v, const struct brick_rows *rows)
            && memcmp(v->tensor->shape, rows->shape, v->leading * sizeof *rows->shape) == 0;
 }
 
-/* Takes a row's fingerprint. Only the first output row of a record has an fnv1a. */
+/* Takes a row's fingerprint. A record has room for one fnv1a, that of its first output row. */
 static void take_row(const struct view *v, uint64_t row, bool with_fnv1a, struct brick_fingerprint_key secret,
                      struct brick_taken *taken)
 {
@@ -145,10 +145,10 @@ static void take_row(const struct view *v, uint64_t row, bool with_fnv1a, struct
 /* ---- which rows --------------------------------------------------------- */
 
 struct choice {
-    uint64_t keys[BRICK_ROWS]; /* ascending from `first` on */
+    uint64_t keys[BRICK_ROWS]; /* in ascending order from index `first` on */
     uint64_t rows[BRICK_ROWS];
     uint32_t count;
-    uint32_t first; /* the rows before it are inside the window */
+    uint32_t first; /* the rows before this index are inside the window */
 };
 
 static void offer(struct choice *c, uint64_t key, uint64_t row)
@@ -269,7 +269,8 @@ unsigned brick_rows_record(uint32_t kernel, const void *key, const struct brick_
         brick_idle(t);
         return outcome;
     }
-    brick_add(&t->line->amounts, at->layer != NULL && *at->layer > BRICK_LAYER_MAX); /* recorded without a layer */
+    brick_add(&t->line->amounts, at->layer != NULL && *at->layer > BRICK_LAYER_MAX); /* an invalid layer: the record has
+                                                                                        no layer */
     brick_event_attempt(t);
     struct brick_checked *r = (struct brick_checked *)brick_event_at(t, 0);
     const uint32_t inputs = 2 * rows->count - 1;

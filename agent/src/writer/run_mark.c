@@ -1,8 +1,8 @@
 /* writer/run_mark.c - tells each `brickd run` above this process that something is recorded.
  *
- * The first Python of a run has a private file in memory, and puts its PID:FD into _BRICKD_RUN. A process below it that
- * opens a segment writes one byte into that file. The file exists as long as its process, so nothing is left behind.
- * This code uses no heap and no locks.
+ * The first Python process of a run creates a private file in memory, and puts PID:FD of this file into _BRICKD_RUN. If
+ * a descendant of that process opens a segment, it writes one byte into the file. The file exists as long as the
+ * process that created it, so nothing is left behind. This code uses no heap and no locks.
  */
 #include "run_mark.h"
 
@@ -14,7 +14,8 @@
 
 #define MARK_FILE "/memfd:brickd-run" /* brick_agent/_torch/unrecorded.py creates this file */
 
-/* Returns whether a link of /proc leads to such a file: the number of the descriptor may now belong to another file. */
+/* Returns whether a link of /proc leads to such a file. It may not: the number of the descriptor may now belong to
+ * another file. */
 static int is_mark(const char *link)
 {
     char target[sizeof MARK_FILE - 1];

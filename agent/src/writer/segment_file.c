@@ -60,8 +60,9 @@ int brick_segment_commit(const struct brick_segment *s, uint64_t offset, uint64_
     return 1;
 }
 
-/* Maps a sparse file. In a host that locks its memory (mlockall), a usual new mapping would allocate every page of the
- * file, so the mapping begins with PROT_NONE. A page is then locked when it is allocated (before Linux 4.4: never). */
+/* Maps a sparse file. If the host locks its memory (mlockall), an ordinary new mapping would allocate every page of the
+ * file. So the mapping begins with PROT_NONE, and each page is locked when it is allocated (before Linux 4.4:
+ * never). */
 static void *map_sparse(int fd, uint64_t size)
 {
     void *base = mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0);
@@ -95,7 +96,7 @@ static void fill_random(uint8_t *bytes, size_t length)
     if (getrandom(bytes, length, GRND_NONBLOCK) == (ssize_t)length)
         return;
     const uint64_t state = brick_clock_ns(CLOCK_MONOTONIC) ^ (uint64_t)getpid() << 32;
-    for (size_t i = 0; i < length; i++) /* O_EXCL detects a name that exists already */
+    for (size_t i = 0; i < length; i++) /* need not be unique: O_EXCL detects a name that exists already */
         bytes[i] = (uint8_t)brick_splitmix64(state + i);
 }
 
@@ -125,9 +126,9 @@ static uint64_t read_process_start(void)
     return at != NULL ? strtoull(at + 1, NULL, 10) : 0;
 }
 
-/* Never returns a descriptor of a standard stream: a host that closed its streams would print into the segment. The
- * mode is always 0600: with read access, another user could take the locks; with write access, he could truncate the
- * file. */
+/* Never returns the number of a standard stream: if the host has closed its streams, it would print into the segment.
+ * The mode is always 0600: with read access, another user could take the locks; with write access, another user could
+ * truncate the file. */
 static int open_above_standard(const char *name)
 {
     int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);

@@ -34,18 +34,19 @@ BRICK_HIDDEN void brick_segment_publish(struct brick_segment *s);
  * memory. */
 BRICK_HIDDEN int brick_segment_commit(const struct brick_segment *s, uint64_t offset, uint64_t length);
 
-/* Whether the descriptor still refers to the segment. */
+/* Returns whether the descriptor still refers to the segment. */
 BRICK_HIDDEN int brick_segment_ours(const struct brick_segment *s);
 BRICK_HIDDEN int brick_segment_gone(const struct brick_segment *s);     /* whether the file was unlinked */
 BRICK_HIDDEN int brick_segment_consumed(const struct brick_segment *s); /* whether a consumer is or was attached */
-/* Unlinks the file, if it is still this process's. */
+/* Unlinks the file, if the name still belongs to this process's segment. */
 BRICK_HIDDEN void brick_segment_remove(struct brick_segment *s);
 BRICK_HIDDEN void brick_segment_close(struct brick_segment *s);         /* closes the descriptor, which drops the lock */
-/* Whether another process holds the lock on this byte. */
+/* Returns whether another process holds the lock on this byte. */
 BRICK_HIDDEN int brick_locked_byte(int fd, off_t byte);
 /* At a clean end: appends a record of the segment. Returns 1 if the segment may be removed, 0 if it must stay. */
 BRICK_HIDDEN int brick_segment_account(const struct brick_segment *s, const char *prefix);
-BRICK_HIDDEN void brick_segment_reap(const char *prefix);               /* removes dead segments above BRICK_DEAD_SHARE */
+BRICK_HIDDEN void brick_segment_reap(const char *prefix);               /* removes dead segments until the rest is
+                                                                           within BRICK_DEAD_SHARE */
 
 /* Returns zeroed private memory that can be written without a page fault; NULL with errno. */
 static inline void *brick_private_memory(uint64_t bytes)

@@ -126,7 +126,7 @@ unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step)
 
 /* ---- end --------------------------------------------------------------- */
 
-/* Returns the youngest frame of this brick; the frames above it will never be ended. */
+/* Returns the innermost frame of this brick. The frames inside this frame will never be ended. */
 static struct brick_frame *frame_find(struct brick_stack *s, uint32_t brick)
 {
     struct brick_frame *f = s->top;
@@ -159,7 +159,7 @@ static unsigned unmatched(struct brick_thread *t, unsigned outcome)
 static struct brick_thread *leave_slowly(struct brick_thread *t, const void *key, unsigned *outcome)
 {
     uint32_t gate = brick_load_relaxed32(brick_agent.gate);
-    /* The span began on another thread: this thread needs a lane to count the end. */
+    /* This thread has no open span, so the end has no begin here: the thread needs a lane to count this. */
     if (t == NULL && gate == BRICK_ON && brick_never_refused())
         t = brick_join(outcome, 0);
     t = brick_enter_still(t, outcome);
@@ -282,7 +282,7 @@ unsigned brick_record_of(uint32_t brick, const void *key, uint64_t elapsed_ns, c
     uint32_t path = BRICK_OTHER;
     if (brick <= UINT16_MAX)
         path = (uint32_t)(brick_path_of(t, brick_path_key(parent, brick, layer, BRICK_UNIT_NS)) & 0xFFFF);
-    /* Path "other" counts ticks, so a time in ns is not added to it. */
+    /* The times of path "other" are ticks, so a time in ns cannot be added there. */
     int room = (s == NULL || s->refused == 0) && path != BRICK_OTHER && brick_summary_there(t, path);
     if (!room || elapsed_ns > BRICK_AMOUNT_MAX || !brick_total_holds(t, path, elapsed_ns)) {
         brick_add(&t->line->rejected[room ? BRICK_REJECTED_CLOCK : BRICK_REJECTED_ROOM], 1);
@@ -404,7 +404,7 @@ unsigned brick_layer_end(uint32_t layer, const void *key)
     return scope_end(BRICK_SCOPE_LAYER, layer <= BRICK_LAYER_MAX ? layer : BRICK_NO_LAYER, key);
 }
 
-/* A node without a path is omitted: records in it go below the enclosing path. */
+/* If there is no path for the node, the node is omitted: its records go below the enclosing path. */
 unsigned brick_node_begin(uint32_t brick, const void *key)
 {
     unsigned outcome = BRICK_DONE;

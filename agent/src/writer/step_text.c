@@ -1,11 +1,11 @@
 /* writer/step_text.c - the texts by which the host names steps, and their records in the event ring.
  *
- * A span carries only the key of its step. So the newest texts are in a table of the process, and a checksum of a step
- * looks its text up. The table has no lock: all threads write to it, and a reader accepts an entry only if the FNV-1a
- * of its text is the key, so a torn or overwritten entry has no text.
+ * A span has only the key of its step. So a table of the process has the texts given last, and a checksum of a step
+ * looks up the text of the step. All threads write to the table without a lock. A look-up accepts an entry only if the
+ * FNV-1a of its text is the key, so it ignores an entry that is torn or overwritten.
  *
- * A text is a convenience and must never displace another record, so it leaves half of the ring free, as rows do.
- * There is no system call and no allocation.
+ * A text is a convenience and must never displace another record, so texts leave half of the ring free, as rows do.
+ * This code makes no system call and allocates nothing.
  */
 #include "checksum.h"
 

@@ -4,15 +4,15 @@
 
 #include "record_path.h"
 
-/* Returns whether the path's summary has memory. If the sequence is 0, this lane has never written the summary, so the
- * summary's memory may be missing. */
+/* Returns whether the path's summary has memory. It may have none if its sequence is 0: then this lane has never
+ * written it. */
 static inline int brick_summary_there(struct brick_thread *t, uint32_t path)
 {
     return BRICK_LIKELY(brick_load_relaxed(&t->sequences[path]) != 0) || brick_block_commit(t, path);
 }
 
-/* Returns whether a path's total has room for a time given by the host: a reader refuses a segment with a total above
-   2^62 ns. */
+/* Returns whether a time that the host gives can be added to a path's total: a reader refuses a segment with a total
+ * above 2^62 ns. */
 static inline int brick_total_holds(const struct brick_thread *t, uint32_t path, uint64_t given_ns)
 {
     return brick_load_relaxed(&t->summaries[path].total) <= (UINT64_C(1) << 62) - given_ns;

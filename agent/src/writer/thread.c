@@ -37,11 +37,11 @@ int brick_threads_make(uint32_t lanes)
     struct brick_thread *threads = (struct brick_thread *)brick_private_memory(lanes * sizeof *threads);
     if (threads == NULL)
         return 0;
-    /* In a forked child, these are the parent's threads. */
+    /* In a forked child, brick_agent.threads still has the parent's threads. */
     for (uint32_t n = 0; brick_agent.threads != NULL && n < lanes; n++)
         threads[n].given = threads[n].inherited = brick_agent.threads[n].given;
     brick_agent.threads = threads;
-    last_refusal = NEVER; /* in a forked child, the lane and the refusal are the parent's */
+    last_refusal = NEVER; /* in a forked child, these variables have the parent's values */
     joining = 0;
     return 1;
 }
@@ -64,7 +64,7 @@ static struct brick_thread *claim(int *refusal)
         if (brick_load_relaxed32(&t->owner) != 0 || !brick_claim32(&t->owner, 0, 1)) /* O16 */
             continue;
         t->number = n;
-        /* The lane's previous thread may have left content in a lost segment, which is not moved yet. */
+        /* The content that the lane's previous thread has left may still be in a lost segment. */
         int left = t->segment != NULL && t->segment != s;
         BRICK_POINT("bind");
         if ((t->free == NULL && !brick_nodes_more(t)) || !(left ? brick_lane_move(t) : brick_lane_bind(t, s))) {
@@ -82,7 +82,7 @@ static struct brick_thread *claim(int *refusal)
     return NULL;
 }
 
-/* Counts the spans that began before the segment had a counter for them. */
+/* Counts the spans that began while the segment was being opened. */
 static void count_missed(void)
 {
     uint64_t missed = __atomic_exchange_n(&brick_agent.missed, 0, __ATOMIC_RELAXED);
@@ -123,8 +123,8 @@ struct brick_thread *brick_join(unsigned *outcome, unsigned spans)
 
 int brick_never_refused(void) { return last_refusal == NEVER; }
 
-/* Moves this thread's lane into the current segment. Returns 0 if out of memory: a store would raise SIGBUS, so the
- * thread then stops recording. */
+/* Moves this thread's lane into the current segment. If there is no memory, returns 0, and this thread records no more:
+ * a store would raise SIGBUS. */
 static int follow_segment(struct brick_thread *t)
 {
     if (brick_lane_move(t))
@@ -163,7 +163,7 @@ void brick_look(struct brick_thread *t, uint64_t now)
     const struct brick_control *control = brick_control_of(s);
     if (brick_segment_gone(s) || brick_load_relaxed(&control->reopen) != 0)
         brick_agent_reopen(s);
-    if (brick_lane_retired(t)) /* move it now, because its next record may come much later */
+    if (brick_lane_retired(t)) /* move the lane now, because the thread's next record may come much later */
         follow_segment(t);
 }
 

@@ -1,5 +1,4 @@
-/* writer/thread.h - a thread and its lane: taking the lane, control flags, freeing the lane; the thread's open
- * frames. */
+/* writer/thread.h - a thread takes a lane, obeys the control flags, and frees the lane; the thread's open frames. */
 #ifndef BRICK_THREAD_H
 #define BRICK_THREAD_H
 
@@ -7,7 +6,7 @@
 
 extern BRICK_HIDDEN __thread struct brick_thread *brick_self __attribute__((tls_model("initial-exec")));
 
-/* The step, layer and node that apply to a key's next record. */
+/* The open span and the layer that apply to a key's next record. */
 struct brick_place {
     uint64_t begun; /* the start of the key's innermost open span; 0: none */
     uint32_t layer;
@@ -19,7 +18,7 @@ BRICK_HIDDEN void brick_memories_forget(struct brick_thread *t);
 /* Returns the thread's lane; takes a lane if it has none. If no lane is free, returns NULL and counts `spans` spans as
  * not recorded. */
 BRICK_HIDDEN struct brick_thread *brick_join(unsigned *outcome, unsigned spans);
-BRICK_HIDDEN int brick_never_refused(void); /* whether this thread was never refused a lane */
+BRICK_HIDDEN int brick_never_refused(void); /* whether this thread has always got a lane */
 /* Reacts to a change of the control flags, a fork or a lost segment. Returns NULL if the thread must not record now. */
 BRICK_HIDDEN struct brick_thread *brick_obey(struct brick_thread *t, unsigned *outcome, unsigned spans);
 BRICK_HIDDEN struct brick_stack *brick_stack_of(struct brick_thread *t, const void *key, int make);
@@ -39,7 +38,7 @@ static inline void brick_frame_pop(struct brick_thread *t, struct brick_stack *s
         if (f->older != NULL)
             f->older->newer = f->newer;
         const struct brick_frame *now = t->newest;
-        brick_add(&t->line->open, UINT64_MAX); /* O14: one less */
+        brick_add(&t->line->open, UINT64_MAX); /* O14: adds -1 */
         brick_store_relaxed(&t->line->current, now != NULL ? brick_open_word(now->start, now->path) : 0);
     } else {
         t->scopes--;
@@ -69,7 +68,7 @@ static inline void brick_idle(struct brick_thread *t)
     __atomic_store_n(&t->busy, 0, __ATOMIC_RELAXED);
 }
 
-/* Abandons the frames above `until`, which will never be ended. */
+/* Abandons the frames inside `until`, which will never be ended. */
 static inline void brick_abandon(struct brick_thread *t, struct brick_stack *s, const struct brick_frame *until)
 {
     while (s->top != until) {

@@ -47,8 +47,8 @@ static int is_wrapper(const struct part *p)
     return p->length == sizeof wrapper - 1 && memcmp(p->text, wrapper, p->length) == 0;
 }
 
-/* Returns the part at `from`; if a wrapper is there, the part after it. *next: where the next part begins; larger than
- * the length after the last part. */
+/* Returns the part at `from`, or the part that follows if this one is a wrapper's. *next is where the next part begins;
+ * after the last part, it is larger than the length. */
 static struct part part_at(const char *name, size_t length, size_t from, size_t *next)
 {
     struct part p;
@@ -64,7 +64,7 @@ static struct part part_at(const char *name, size_t length, size_t from, size_t 
 size_t brick_weight_site(const char *name, size_t length, char *left, struct brick_weight *weight)
 {
     const char *layer = NULL, *position = NULL;
-    int is_certain = 0; /* whether the part before the number is a word for a layer */
+    int is_certain = 0; /* whether the part before the layer's number is a word for a layer */
     struct part before = {.text = name, .length = 0};
     uint32_t number;
     size_t next, written = 0;
@@ -96,7 +96,7 @@ size_t brick_weight_site(const char *name, size_t length, char *left, struct bri
     return written;
 }
 
-/* A name longer than this is used unchanged, because its hash must cover the complete name. */
+/* A longer name is used unchanged: brick_name truncates it, with a hash that must cover the complete name. */
 #define NAME_ROOM 4096
 
 void brick_weight_named(struct brick_weight *weight, const char *name, size_t length)

@@ -1,8 +1,8 @@
 /* writer/weights.c - reads and records a model's parameters, in slices at the ends of steps.
  *
  * Owns which tensor is next, and how long a slice may take. Must not know how the host holds a tensor, or what its name
- * means. Invariants: a tensor is read only between hold and release; its fingerprint is kept until there is room for
- * its record; a slice allocates nothing; only one thread at a time runs a slice, and other threads skip their turn.
+ * means. Invariants: a tensor is read only between hold and release; a tensor's fingerprint is kept until there is room
+ * for its record; a slice allocates nothing; only one thread at a time runs a slice, and other threads skip their turn.
  */
 #include "checksum.h"
 
@@ -19,7 +19,7 @@
 #ifndef BRICK_RESCAN_LEAST_NS
 #define BRICK_RESCAN_LEAST_NS (UINT64_C(300) * 1000000000)
 #endif
-#define RESCAN_TIMES 200 /* scans take at most half a percent of the time */
+#define RESCAN_TIMES 200 /* so scans take at most half a percent of the time */
 #define DEBT_NS (INT64_C(3600) * 1000000000)
 
 /* ---- the budget ----------------------------------------------------------- */
@@ -66,7 +66,7 @@ static void publish_count(const struct brick_weights *w)
     brick_store_relaxed(&process()->reserved[BRICK_PROCESS_WEIGHTS], w->count - w->gone);
 }
 
-/* Publishes when weights are read again. */
+/* Publishes how often the weights are read again, and how many of them are not. */
 static void publish_plan(const struct brick_weights *w)
 {
     uint64_t *words = brick_lane_of(brick_segment_now(), 0)->reserved3, once = 0;
@@ -227,7 +227,7 @@ static uint64_t asked_now(void)
     return brick_load_relaxed(&brick_control_of(s)->reserved[BRICK_CONTROL_WEIGHTS]); /* O15 */
 }
 
-/* Checks for a new segment. In a new segment, all readings are recorded again. */
+/* If the process has a new segment, arranges that all readings are recorded there again. */
 static void follow(struct brick_weights *w)
 {
     const struct brick_segment *s = brick_segment_now();
@@ -276,7 +276,7 @@ static void spend(struct brick_weights *w, uint64_t ns)
         w->lasted_ns = w->spent_ns;
 }
 
-/* Claims the slice for this process. In a forked child, a claim of the parent is void. */
+/* Claims the slice for this process; only one thread can. A forked child may take over a claim of its parent. */
 static int claim(struct brick_weights *w)
 {
     const uint32_t self = (uint32_t)getpid();
@@ -284,7 +284,7 @@ static int claim(struct brick_weights *w)
     if (other == self || !brick_claim32(&w->busy, other, self))
         return 0;
     if (other != 0)
-        w->begun = w->moved = 0; /* the fork interrupted this reading */
+        w->begun = w->moved = 0; /* the claim is the parent's: the fork interrupted the reading */
     return 1;
 }
 
@@ -301,7 +301,7 @@ static uint64_t generation_of(const struct brick_weights *w)
     return w->generation != NULL ? *w->generation : brick_load_relaxed(&w->loads);
 }
 
-/* Sets the generation of later checksums. The first load has no effect if the host does not give generations. */
+/* Sets the generation of later checksums. If the host does not give generations, the first load sets none. */
 static void publish_generation(const struct brick_weights *w)
 {
     const uint64_t generation = generation_of(w), digest = brick_splitmix64(generation);
@@ -334,7 +334,7 @@ void brick_weights_load(struct brick_weights *w)
     brick_store_relaxed(&w->loads, brick_fetch_add(&loads, 1) + 1);
     publish_generation(w);
     brick_store_release32(&w->loading, 1);
-    if (!is_recording() || !claim(w)) /* then the next turn begins the scan */
+    if (!is_recording() || !claim(w)) /* the next turn begins the scan instead */
         return;
     const uint64_t now = now_ns();
     begin_load(w, now);
