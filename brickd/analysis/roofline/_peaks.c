@@ -1,12 +1,12 @@
-/* _peaks.c - measures how fast this processor reads a working set, or multiplies and adds, slot by slot.
+/* _peaks.c - measures how many bytes this processor reads per second, and how many multiply-adds it computes.
  *
- * A slot is a millisecond of CLOCK_MONOTONIC, the same for all threads. So all threads that work in one slot work at
- * the same time, without waiting for each other. Waiting would not work: while other processes use the processors, a
- * thread that waits for another thread rarely runs together with it.
+ * A measurement consists of slots. A slot is one millisecond of CLOCK_MONOTONIC, so all threads agree where it begins.
+ * Threads that work in the same slot therefore work at the same time, although they never wait for each other. Waiting
+ * would not work: on a busy machine, a thread that waits for another thread rarely runs at the same time as that one.
  *
- * This is a separate module because only the measurement of peaks needs it. The module is written in C because L1, the
- * level that matters for small kernels, delivers 24 KiB in 80 ns: a call from Python takes longer, and threads must not
- * wait for the interpreter lock.
+ * This is a separate module because only the measurement of peaks needs it. It is written in C for two reasons. First,
+ * the L1 cache, which matters most for small kernels, delivers 24 KiB in 80 ns, and one call from Python takes longer
+ * than that. Second, the threads must not wait for the interpreter lock.
  *
  * Bandwidth is measured with reads only. A store costs one or two transfers, depending on the instruction, so reads are
  * the fastest way to move bytes. The caller must first write to the buffer: unwritten memory is one page of zeros.
@@ -19,15 +19,16 @@
 #include <time.h>
 
 #define SLOT_NS 1000000
-#define WORK_NS 900000           /* the working time in a slot; the rest is for preparing the next slot */
+#define WORK_NS 900000           /* how long a thread works in a slot; in the rest, it prepares the next slot */
 #define SLOTS_MAX 1024           /* the most slots per call */
-#define STEP_NS_MIN 5000         /* the time between two clock reads */
+#define STEP_NS_MIN 5000         /* the shortest and the longest time between two clock reads */
 #define STEP_NS_MAX 20000
 #define STEP_FIRST 256
 #define STEP_MAX (1 << 20)
 #define STRIDE 256               /* bytes read per iteration of the loop */
 
-/* Four independent chains, so that loads of the same cycle do not wait for each other. */
+/* Four variables, so that the processor can execute several loads and XORs in the same cycle: with only one variable,
+ * each XOR would wait for the XOR before it. */
 #define READER(name, width)                                                                                            \
     static uint64_t name(const char *at, const char *end)                                                              \
     {                                                                                                                  \
@@ -43,8 +44,8 @@
         return a[0] ^ a[1];                                                                                            \
     }
 
-/* Enough independent chains for two units with a latency of four cycles, and few enough for the registers of x86-64.
- * Other processors have 32 registers and up to four units. */
+/* The number of independent chains of multiply-adds. On x86-64, two units with a latency of four cycles need at least
+ * 8 chains, and the 16 registers have room for 12. Other processors have 32 registers and up to four units. */
 #if defined(__x86_64__)
 #define EACH_CHAIN(do) do(0) do(1) do(2) do(3) do(4) do(5) do(6) do(7) do(8) do(9) do(10) do(11)
 #define CHAINS 12
@@ -58,7 +59,7 @@
 #define STEP_CHAIN(n) chain##n = chain##n * factor + term;
 #define ADD_CHAIN(n) term += chain##n;
 
-/* Each chain approaches 1, so it never overflows and never has denormal numbers, which are slow. */
+/* Each chain approaches 1, so its numbers never overflow and never become denormal, which would be slow. */
 #define MADDS(name, type, width)                                                                                       \
     static double name(type seen, long long turns)                                                                     \
     {                                                                                                                  \
@@ -137,17 +138,17 @@ static long long now_ns(clockid_t clock)
     return at.tv_sec * 1000000000LL + at.tv_nsec;
 }
 
-/* The work of a thread in a slot. */
+/* How much one thread did in one slot, and when. */
 typedef struct {
     long long slot, amount, begun_ns, ended_ns, cpu_ns;
 } part;
 
-/* The work of a thread. `step` does `count` units of work. */
+/* What one thread has to do. `step` does `count` units of work. */
 typedef struct work {
     void (*step)(struct work *, long long count);
     long long amount; /* bytes or operations per unit */
     const instructions *set;
-    const char *first, *last, *at; /* the buffer and the position, for reads */
+    const char *first, *last, *at; /* only for reads: the buffer, and the next byte to read */
     volatile double kept;
 } work;
 
@@ -156,7 +157,7 @@ static void read_step(work *work, long long count)
     for (long long left = count * STRIDE; left;) {
         const long long size = work->last - work->at < left ? work->last - work->at : left;
         work->kept = work->kept + (double)work->set->read(work->at, work->at + size);
-        __asm__ volatile("" ::: "memory"); /* the compiler must read the buffer again */
+        __asm__ volatile("" ::: "memory"); /* makes the compiler read the buffer again in each pass */
         left -= size;
         work->at = work->at + size == work->last ? work->first : work->at + size;
     }
@@ -166,7 +167,7 @@ static void madd32_step(work *work, long long count) { work->kept = work->kept +
 
 static void madd64_step(work *work, long long count) { work->kept = work->kept + work->set->madds64(1e-4, count); }
 
-/* Works slot by slot; skips a slot if its start was missed. */
+/* Works in one slot after the other. If the thread misses the start of a slot, it skips that slot. */
 static int run(work *work, long long until_ns, part *parts)
 {
     long long count = STEP_FIRST, now = now_ns(CLOCK_MONOTONIC);

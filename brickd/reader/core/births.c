@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #define BIRTHS_MIN ((size_t)128)
-/* A full table is cleaned at most once per this many fingerprints, because cleaning takes as long as counting a few
- * thousand fingerprints. */
+/* After a full table was cleaned, at least this many fingerprints are counted before it is cleaned again, because
+ * cleaning takes as long as counting a few thousand fingerprints. */
 #define TIDY_EVERY 4096u
 
 static uint32_t *place_of(const struct brick_births_table *t, uint64_t key, uint32_t worker, uint64_t site)
@@ -18,7 +18,8 @@ static uint32_t *place_of(const struct brick_births_table *t, uint64_t key, uint
     }
 }
 
-/* Moves the rows with fingerprints into a table of `room` rows. Returns 0, and changes nothing, if out of memory. */
+/* Moves the rows that have fingerprints to a new table of `room` rows. If out of memory, returns 0 and changes
+ * nothing. */
 static int move(struct brick_fingerprints *p, size_t room)
 {
     struct brick_births_table *t = &p->births, other = *t;
@@ -42,7 +43,8 @@ static int move(struct brick_fingerprints *p, size_t room)
     return 1;
 }
 
-/* Drops rows whose fingerprints were all evicted, once per TIDY_EVERY fingerprints. Returns whether a row is free. */
+/* Drops rows whose fingerprints were all evicted, but not more often than once per TIDY_EVERY fingerprints. Returns
+ * whether a row is free now. */
 static int tidy(struct brick_fingerprints *p)
 {
     if (p->births.tidied != 0 && p->end - p->births.tidied < TIDY_EVERY)
@@ -119,7 +121,7 @@ void brick_births_forget(struct brick_fingerprints *p, const uint32_t *workers, 
             any = 1;
         }
     if (any)
-        (void)move(p, p->births.room); /* if out of memory, the rows stay with counts of 0 */
+        (void)move(p, p->births.room); /* if out of memory, these rows stay in the table, with 0 fingerprints */
 }
 
 static int has_births(const struct brick_births *row) { return (row->times[0] | row->times[1] | row->times[2]) != 0; }

@@ -7,7 +7,7 @@ void brick_span_start(struct brick_cursor *c, const struct brick_consumer *line,
     int believed = brick_tail_believed(&line->span, head, slots);
     if (believed && line->span.position > start)
         start = line->span.position;
-    /* After a half-written pair it is unknown which slots the writer may reuse, so assume all slots. */
+    /* If only one word of the tail was written, it is not known which slots the writer may reuse. So assume all. */
     if (!brick_ring_holds(head, slots, start) || (!believed && !brick_tail_untouched(&line->span, head, slots)))
         start = head;
     c->spans_lost += start > c->span ? start - c->span : 0;
@@ -34,11 +34,12 @@ double brick_event_held(const struct brick_cursor *c, const struct brick_consume
 {
     const struct brick_tail *tail = &line->event;
     if (!brick_tail_untouched(tail, head, slots) && !brick_tail_believed(tail, head, slots))
-        return 1; /* an invalid tail frees no slots */
+        return 1; /* an invalid tail frees no slot */
     return (double)(c->event.position - tail->position) / (double)slots;
 }
 
-/* Moves the pair to `position`. Returns 0 if the pair already has this position; a pair of zeros has position 0. */
+/* Moves a tail, which is a position and its complement. Returns 0 if the tail already has this position. Two words of 0
+ * also mean position 0. */
 static int move(uint64_t position, const struct brick_tail *from, struct brick_tail *halfway, struct brick_tail *whole)
 {
     if (from->position == position && (from->complement == ~position || (position == 0 && from->complement == 0)))

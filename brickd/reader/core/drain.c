@@ -49,7 +49,7 @@ uint32_t brick_drain_lanes(const struct brick_drain *d) { return d->saved > d->u
 
 static double most(double a, double b) { return a > b ? a : b; }
 
-/* Reads the process line and the lane lines, up to the first unused lane. */
+/* Reads the process line, and the lane lines up to the first lane that no thread has used. */
 static int look(struct brick_drain *d, uint32_t *seen)
 {
     struct brick_reader *r = &d->reader;
@@ -97,7 +97,7 @@ int brick_drain_pass(struct brick_drain *d, struct brick_scratch *scratch)
     d->refused = 1;
     if (!look(d, &seen))
         return 0;
-    brick_fence_acquire(); /* O11 */
+    brick_fence_acquire(); /* O11 in brick_shm.h: the records below these heads are complete */
     if (!start(d, seen))
         return 0;
     d->passes++;
@@ -132,7 +132,7 @@ double brick_drain_waiting(struct brick_drain *d, struct brick_scratch *scratch)
     if (d->refused)
         return 0;
     if (!brick_fetch(&d->reader, r->layout.lanes, scratch->lanes, seen * sizeof scratch->lanes[0]))
-        return 1; /* the pass reports the reason */
+        return 1; /* the caller then makes a pass, which reports the reason */
     for (uint32_t n = 0; n < seen; n++) {
         const struct brick_drained_lane *l = &d->lanes[n];
         const struct brick_lane *lane = &scratch->lanes[n];
@@ -152,7 +152,7 @@ uint32_t brick_drain_tails(struct brick_drain *d, int events, uint32_t *first, s
     *first = 0;
     for (uint32_t n = 0; n < d->used && n < d->started; n++) {
         struct brick_drained_lane *l = &d->lanes[n];
-        struct brick_cursor cursor = l->cursor; /* not beyond the head, because the writer rejects such a tail */
+        struct brick_cursor cursor = l->cursor; /* a tail beyond the head is invalid, so subtract salvaged slots */
         cursor.span -= l->spans_salvaged;
         cursor.event.position -= l->events_salvaged;
         if (brick_cursor_publish(&cursor, &l->line, events, &halfway[n], &whole[n])) {

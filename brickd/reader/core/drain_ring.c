@@ -4,10 +4,10 @@
 
 static double most(double a, double b) { return a > b ? a : b; }
 
-/* The state of a ring in one pass. */
+/* A ring as one pass sees it. */
 struct ring {
     uint32_t lane, which;
-    uint64_t at; /* offset in the file */
+    uint64_t at; /* the offset of the ring in the file */
     uint64_t slots, head;
 };
 
@@ -36,14 +36,15 @@ static int judge_head(struct brick_drain *d, const struct ring *ring, uint64_t c
     return 1;
 }
 
-/* Copied slots, in the spool or in the batch. */
+/* Copied slots. They are in the spool if it had room (`recorded`), otherwise in the batch. */
 struct copied {
     struct brick_record *slots;
-    uint64_t count; /* 0: refused */
+    uint64_t count; /* 0: the segment was refused */
     int recorded;
 };
 
-/* Copies at most `limit` slots below the head, up to a batch and without wrapping. The next record begins at `next`. */
+/* Copies slots from `at` on: at most `limit` slots, at most a batch, not beyond the head or the end of the ring. The
+ * next record begins at `next`. */
 static struct copied copy(struct brick_drain *d, const struct ring *ring, uint64_t at, uint64_t next, uint64_t limit)
 {
     uint64_t slot = at & (ring->slots - 1);
@@ -56,7 +57,7 @@ static struct copied copy(struct brick_drain *d, const struct ring *ring, uint64
     return (struct copied){to, count, room != NULL};
 }
 
-/* Counts `count` of the copied slots as recorded or lost. Counted slots are not copied again. */
+/* Counts `count` of the copied slots as recorded, or as lost for the recording. These slots are not copied again. */
 static void looked_at(struct brick_drain *d, const struct copied *c, uint64_t count)
 {
     if (c->recorded)
@@ -67,8 +68,9 @@ static void looked_at(struct brick_drain *d, const struct copied *c, uint64_t co
 
 static int no_memory(struct brick_drain *d) { return brick_refuse(&d->reader, "no memory for the segment's events"); }
 
-/* Returns how many slots the pass may copy next: its remaining budget or, if that is used up, the rest of a record. A
- * rest longer than any record is not copied: its slots were skipped because the start of the next record is unknown. */
+/* Returns how many slots the pass may copy next. This is the rest of its budget. If no budget is left, it is the rest
+ * of a record that was copied in part. If that rest is longer than any record can be, it is not copied: the slots up to
+ * `next` were skipped, because it is not known where a record begins among them. */
 static uint64_t more(const struct brick_drain *d, const struct ring *ring, uint64_t at, uint64_t next)
 {
     const uint64_t left = d->left[ring->which], rest = at < next ? next - at : 0;
@@ -86,12 +88,12 @@ static void pass_over(struct brick_drain *d, uint64_t at, uint64_t next)
         brick_track_lost(&d->track, next - at);
 }
 
-/* A record may extend past the copied slots. The record's other slots are then copied without another validation. */
+/* A record may extend past the copied slots. Then its other slots are copied next, and not validated again. */
 static int take_spans(struct brick_drain *d, const struct ring *ring)
 {
     struct brick_drained_lane *l = &d->lanes[ring->lane];
     uint64_t *cursor = &l->cursor.span;
-    struct brick_spans spans; /* not zeroed: it is large */
+    struct brick_spans spans; /* too large to be filled with zeros each time */
     spans.sequence = l->span_sequence;
     spans.kept = 0;
     uint64_t at = *cursor;
@@ -168,16 +170,16 @@ static int slot_at(struct brick_drain *d, const struct ring *ring, uint64_t at, 
     return brick_fetch(&d->reader, ring->at + (at & (ring->slots - 1)) * sizeof *slot, slot, sizeof *slot);
 }
 
-/* Reads the first slot of the record at the head of a dead writer's ring. The record is complete (O9) if its sequence
- * is the last sequence assigned and above the sequence of the previous record. If it is incomplete, sets `slots` to 0.
- * Returns 0 if refused. */
+/* Reads the first slot of the record at the head of a dead writer's ring. The record is complete (O9 in brick_shm.h) if
+ * its sequence is the last one that the writer assigned, and above the sequence of the record before it. If the record
+ * is incomplete, sets its `slots` to 0. Returns 0 if the segment is refused. */
 static int salvaged(struct brick_drain *d, const struct ring *ring, uint64_t head, uint64_t below, uint64_t attempts,
                     struct brick_record *record)
 {
     struct brick_record last = {.sequence = below};
     if (below == 0 && head > 0 && !slot_at(d, ring, head - 1, &last))
         return 0;
-    if (last.sequence > attempts) /* this slot does not begin a record: it is the last slot of a longer record */
+    if (last.sequence > attempts) /* this slot is not the start of a record, but the end of a longer one */
         last.sequence = 0;
     if (!slot_at(d, ring, head, record))
         return 0;

@@ -80,7 +80,7 @@ void brick_events_rest(struct brick_events *e, const struct brick_record *slots,
     e->whole = e->owed == 0 ? e->slots : e->whole;
 }
 
-/* Appends a record. For a checksum, appends the available slots and makes room for the missing slots. */
+/* Appends a record. If it is a checksum of which only the first `there` slots are copied, makes room for the others. */
 static int append(struct brick_events *e, const struct brick_record *r, uint64_t there)
 {
     if (r->kind != BRICK_KIND_CHECKED) {
@@ -96,7 +96,8 @@ static int append(struct brick_events *e, const struct brick_record *r, uint64_t
     return 1;
 }
 
-/* Counts the sequence numbers between two records as dropped. Before the first known record, no count is possible. */
+/* Counts a dropped record for each sequence number that is missing between this record and the last one. If the last
+ * sequence is unknown, counts nothing. */
 static void follow(struct brick_events *e, struct brick_event_cursor *c, uint64_t sequence)
 {
     if (c->sequence != 0 || c->records == 0)
@@ -109,7 +110,7 @@ int brick_events_take(struct brick_events *e, struct brick_event_cursor *c, cons
 {
     for (uint64_t i = 0; i < count && e->count + e->slots < most;) {
         const struct brick_record *r = &slots[i];
-        if (r->slots == 0 || r->slots > left - i) { /* then the start of the next record is unknown */
+        if (r->slots == 0 || r->slots > left - i) { /* the start of the next record cannot be known */
             e->rejected++;
             c->records++;
             c->position += left - i;

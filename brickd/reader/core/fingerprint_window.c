@@ -6,14 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An unlike fingerprint is compared with at most this many neighbours in the ring, of at most this many outputs. */
+/* To find out whether rounding explains an unlike fingerprint, it is compared with other outputs of its group. NEAREST
+ * limits how many neighbours in the ring are visited, OUTPUTS_NEAREST how many other outputs are compared. */
 #define NEAREST 16u
 #define OUTPUTS_NEAREST 4u
 
 #define COUNT_MAX ((1u << 12) - 1)
 #define ALONE_MAX ((1u << 20) - 1)
 
-/* A record has at least four slots. A current fingerprint has at most two links; the table has room for four. */
+/* These decide how large the arrays are. A record has at least four slots, so there is one fingerprint for each four
+ * slots. A fingerprint has at most two links, and the hash table has twice as much room. */
 #define SLOTS_EACH 4u
 #define LINKS_EACH 4u
 #define SLOTS_MIN ((size_t)1024)
@@ -50,7 +52,7 @@ static struct brick_kept_fingerprint *fingerprint_of(const struct brick_fingerpr
     return &p->fingerprints[number & (p->fingerprints_room - 1)];
 }
 
-/* Returns the complete number of a fingerprint in p from its lower half. */
+/* Returns the 64-bit number of a fingerprint in p, from the lower 32 bits of the number. */
 static uint64_t number_of(const struct brick_fingerprints *p, uint32_t lower_half)
 {
     return p->first + (uint32_t)(lower_half - (uint32_t)p->first);
@@ -70,7 +72,7 @@ void brick_fingerprints_slots(const struct brick_fingerprints *p, const struct b
 
 static size_t link_home(const struct brick_fingerprints *p, uint64_t from) { return from >> 1 & (p->links_room - 1); }
 
-/* Returns the first link with this `from`, starting at `place`; or a free entry. */
+/* Searches from `place` on. Returns the first link with this `from`, or a free entry if there is none. */
 static size_t link_at(const struct brick_fingerprints *p, uint64_t from, size_t place)
 {
     for (;; place++) {
@@ -102,7 +104,7 @@ static void remove_link(struct brick_fingerprints *p, size_t place)
     p->links[place].from = 0;
 }
 
-/* Changes the room to `slots_room`, which must fit the content of p. Returns 0 if out of memory. */
+/* Changes the number of slots to `slots_room`, in which the content of p must fit. Returns 0 if out of memory. */
 static int resize(struct brick_fingerprints *p, size_t slots_room)
 {
     struct brick_fingerprints wider = *p;
@@ -221,7 +223,7 @@ static void enter(struct brick_fingerprints *p, uint64_t number)
     group->to = (uint32_t)number;
 }
 
-/* Removes a fingerprint, which is no longer current, from its group's ring. */
+/* Removes a fingerprint from the ring of its group; it is then no longer current. */
 static void leave(struct brick_fingerprints *p, uint64_t number)
 {
     struct brick_kept_fingerprint *fingerprint = fingerprint_of(p, number);
@@ -247,7 +249,7 @@ static void retire(struct brick_fingerprints *p, uint64_t number)
     const int own = fingerprint->own_count;
     struct brick_site_count *count = brick_count_known(p, own ? fingerprint->service : 0,
                                                        own ? brick_fingerprint_site(fingerprint) : 0);
-    if (count != NULL && fingerprint->alone > 0) { /* NULL: the service was forgotten */
+    if (count != NULL && fingerprint->alone > 0) { /* NULL: the counts of the service were dropped */
         count->gone += fingerprint->alone;
         brick_count_changes(p, count);
     }
@@ -279,13 +281,13 @@ static uint32_t outputs_max(const struct brick_kept_fingerprint *fingerprint)
     return brick_fingerprint_is_row(fingerprint) ? BRICK_ROW_OUTPUTS_MAX : BRICK_OUTPUTS_MAX;
 }
 
-/* Returns whether the group has another worker's current fingerprint. Marks every visited fingerprint as no longer
- * alone. */
+/* Returns whether another worker has a current fingerprint in the group. The fingerprints of other workers that it
+ * visits now have a counterpart, so it counts them as met. */
 static int meet(struct brick_fingerprints *p, const struct brick_link *group, uint32_t worker, struct brick_site_count *count)
 {
     int met = 0;
     uint32_t number = group->to;
-    /* A worker that is alone has at most this many. */
+    /* One worker has at most this many current fingerprints, so one more visit would find another worker. */
     for (uint32_t n = 0; n <= outputs_max(fingerprint_of(p, number)); n++) {
         struct brick_kept_fingerprint *other = fingerprint_of(p, number);
         if (other->worker != worker) {
@@ -299,8 +301,8 @@ static int meet(struct brick_fingerprints *p, const struct brick_link *group, ui
     return met;
 }
 
-/* Returns the worker's link with this output. If there is none, returns the worker's last link if the worker already
- * has `most` links, else NULL. */
+/* Returns the worker's link to its fingerprint with this output. If the worker has no such link, returns NULL. But if
+ * the worker already has `most` links, returns the last of them, for reuse. */
 static struct brick_link *own_link(const struct brick_fingerprints *p, uint64_t from, uint64_t output, uint32_t most)
 {
     struct brick_link *own = NULL;
@@ -313,7 +315,8 @@ static struct brick_link *own_link(const struct brick_fingerprints *p, uint64_t 
     return outputs == most ? own : NULL;
 }
 
-/* Makes a fingerprint the current one of its worker and output. Returns whether the group also has another output. */
+/* Puts a fingerprint into its group, as the current one of its worker and output. Returns whether the group also has
+ * another output. */
 static int join(struct brick_fingerprints *p, uint64_t number, struct brick_site_count *count)
 {
     struct brick_kept_fingerprint *fingerprint = fingerprint_of(p, number);
@@ -357,8 +360,7 @@ static const struct brick_tensor_sums *sums_of(const struct brick_record *slots,
     return (const struct brick_tensor_sums *)(const void *)&slots[2 + 2 * tensor];
 }
 
-/* Returns whether the values differ between shards of the model. For replicated and moved tensors, the relation says
- * which workers must agree. */
+/* Returns whether the values belong to one shard of the model, so that only workers with the same shard must agree. */
 static int is_of_a_shard(const struct brick_checked *c)
 {
     return c->relation == BRICK_LOCAL || c->relation == BRICK_PARTIAL;
@@ -396,7 +398,7 @@ static enum brick_added make(const struct brick_origin *by, const struct brick_r
     fingerprint->site_stateful = !row && (fingerprint->site & BRICK_SITE_STATEFUL) != 0;
     fingerprint->site = (fingerprint->site & ~(BRICK_SITE_STATEFUL | BRICK_SITE_ROWS)) | (row ? BRICK_SITE_ROWS : 0);
     const struct brick_tensor_sums *output = sums_of(slots, 0);
-    if (output->dtype == 0) /* the output was not read, and all unread outputs would look equal */
+    if (output->dtype == 0) /* refuse an output that was not read, because all such outputs would look equal */
         return BRICK_ADDED_NOT;
     fingerprint->stateful = !row && ((c->flags & BRICK_CHECKED_STATEFUL) != 0
                     || (fingerprint->site_stateful && (c->flags & BRICK_CHECKED_STATELESS) == 0));
@@ -435,7 +437,7 @@ static void put(struct brick_fingerprints *p, struct brick_kept_fingerprint *fin
 }
 
 /* Returns whether rounding may explain the differences between this output and the nearest other outputs in the group.
- * Workers may add in different orders, whatever the inputs are. */
+ * Even for equal inputs, workers may add numbers in different orders. */
 static enum brick_rounded rounded(const struct brick_fingerprints *p, uint64_t number)
 {
     struct brick_record own[BRICK_CHECKED_SLOTS_MAX], others[BRICK_CHECKED_SLOTS_MAX];
@@ -476,13 +478,13 @@ static enum brick_added add_one(struct brick_fingerprints *p, const struct brick
     count->fingerprints++;
     fingerprint.own_count = count->site != 0;
     put(p, &fingerprint, slots);
-    if (!brick_fingerprint_is_row(&fingerprint)) /* otherwise a NaN in a row would be counted at two sites */
+    if (!brick_fingerprint_is_row(&fingerprint)) /* rows are omitted: a NaN in a row would be counted at two sites */
         brick_births_count(p, &fingerprint, slots);
     count->bare += fingerprint.inputs == 0;
     count->stateful += fingerprint.inputs != 0 && fingerprint.stateful;
     if (!brick_fingerprint_is_grouped(&fingerprint))
         return BRICK_ADDED;
-    if (join(p, p->end - 1, count)) /* one waiting row is enough: all rows of a site are judged together */
+    if (join(p, p->end - 1, count)) /* rows are not compared here: all rows of a site are judged together */
         brick_count_unlike(p, p->end - 1, count,
                            brick_fingerprint_is_row(&fingerprint) ? BRICK_ROUNDED_SPREAD : rounded(p, p->end - 1));
     return BRICK_ADDED;
@@ -490,7 +492,7 @@ static enum brick_added add_one(struct brick_fingerprints *p, const struct brick
 
 #define ROW_SLOTS BRICK_CHECKED_SLOTS(1)
 
-/* Turns one pair of a record of rows into a record with only this pair. */
+/* Makes a record that has only one pair (output row and input row) of a record of rows. */
 static void row_of(const struct brick_record *slots, uint32_t pair, struct brick_record *row)
 {
     memcpy(row, slots, 2 * sizeof *row);
@@ -512,7 +514,7 @@ enum brick_added brick_fingerprints_add(struct brick_fingerprints *p, const stru
         struct brick_record row[ROW_SLOTS];
         row_of(slots, pair, row);
         added = add_one(p, by, row, ROW_SLOTS);
-        if (pair > 0 && added == BRICK_ADDED_NOT) /* this row is counted as invalid; the other rows are valid */
+        if (pair > 0 && added == BRICK_ADDED_NOT) /* only this row counts as invalid, so continue with the others */
             added = BRICK_ADDED;
     }
     return added;

@@ -8,7 +8,8 @@ static double bucket_start(double bucket)
     return bucket <= 0 ? 0 : exp2(BRICK_BUCKET_OCTAVE + bucket / BRICK_BUCKETS_PER_OCTAVE);
 }
 
-/* Shifts the buckets, because workers with different clock rates have different bucket borders. */
+/* Moves each bucket's count to the bucket of the row with the same durations: the limits of buckets are in ticks, and
+ * the ticks of two workers may have different lengths. */
 static void histogram_add(struct brick_row *row, const struct brick_summary *s, double ratio)
 {
     double shift = brick_bucket_shift(ratio);
@@ -16,8 +17,8 @@ static void histogram_add(struct brick_row *row, const struct brick_summary *s, 
             row->histogram[brick_bucket_shifted(b, shift)] += (double)s->histogram[b];
 }
 
-/* Returns `whole` minus `part`, at least 0: a worker whose parts exceed the total must not reduce other workers'
- * times. */
+/* Returns `whole` minus `part`, but at least 0. A hostile worker may claim a part that exceeds the whole; this must not
+ * reduce the times of other workers. */
 static double rest(uint64_t whole, uint64_t part) { return part < whole ? (double)(whole - part) : 0; }
 
 double brick_self_ns(const struct brick_part *part)
@@ -64,7 +65,7 @@ double brick_row_quantile(const struct brick_row *row, double fraction, double g
     double low = bucket_start(b) * grid_ns, high = bucket_start(b + 1.0) * grid_ns;
     if (b == BRICK_BUCKETS - 1 && row->max > low)
         high = row->max;
-    /* Interpolates on a logarithmic scale; in the first bucket, which begins at 0, on a linear scale. */
+    /* Interpolate on a logarithmic scale. The first bucket begins at 0, so interpolate on a linear scale there. */
     double value = low > 0 ? low * pow(high / low, part) : high * part;
     return fmin(fmax(value, row->min), row->max);
 }
@@ -79,7 +80,7 @@ void brick_durations_add(struct brick_durations *into, const struct brick_summar
     if (flags & BRICK_PART_OUTER)
         *sum = brick_sum(*sum, s->again < s->total ? s->total - s->again : 0);
     for (uint32_t b = 0; b < BRICK_BUCKETS; b++) {
-        if (s->histogram[b] == 0) /* most are, and their sums would wait for each other */
+        if (s->histogram[b] == 0) /* most buckets are empty; skipping them is faster than adding zeros */
             continue;
         uint64_t *within = &into->within[bounds[b] < BRICK_BOUNDS ? bounds[b] : BRICK_BOUNDS - 1];
         *within = brick_sum(*within, s->histogram[b]);

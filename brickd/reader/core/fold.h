@@ -9,37 +9,39 @@ struct brick_row {
     double total, self, inclusive, squares, min, max; /* ns */
     uint64_t elements, bytes;
     double flops;
-    double histogram[BRICK_BUCKETS]; /* the number of spans in each bucket; buckets are in ticks of grid_ns (below) */
+    double histogram[BRICK_BUCKETS]; /* the number of spans in each bucket; a bucket's limits are in ticks of grid_ns */
 };
 
 /* One path of one worker. */
 struct brick_part {
     const struct brick_summary *summary;
     double tick_ns;  /* 1 for a path with times in ns */
-    double given_ns; /* ns inside its spans that belong to other paths */
-    int outer;       /* whether no path above it is in the same row; otherwise the time would count twice */
+    double given_ns; /* the times in ns that the host gave for paths directly below this one */
+    int outer;       /* whether no path above it is in the same row; only then its time is added to the row */
 };
 
 enum brick_part_flags { BRICK_PART_OUTER = 1, BRICK_PART_NS = 2 };
 
-/* Returns the path's time outside of its children; 0 if the given times exceed it. */
+/* Returns the time of the path minus the times of the paths directly below it; 0 if the difference is negative. */
 double brick_self_ns(const struct brick_part *part);
 
-/* Adds a part to a row. grid_ns: the tick of the row's buckets. */
+/* Adds one worker's path to a row. grid_ns: the length of the tick in which the row's buckets are measured. */
 void brick_row_add(struct brick_row *row, const struct brick_part *part, double grid_ns);
 
-/* Returns the duration that this fraction of the spans does not exceed, to within a bucket; 0 for an empty row. */
+/* Returns the quantile: the duration that this fraction of the spans does not exceed. It is interpolated within a
+ * bucket. Returns 0 for an empty row. */
 double brick_row_quantile(const struct brick_row *row, double fraction, double grid_ns);
 
-/* The durations of the spans at a place, exact, so that a sum never decreases while its parts grow. Recursive spans
- * count one by one; in the sums, time inside several of them counts once. */
+/* The durations of the spans at one place. These are integers: a sum of rounded numbers might decrease although its
+ * parts grow. `count` includes each recursive span. In the sums of times, time that is inside several spans of a
+ * recursion counts only once. */
 #define BRICK_BOUNDS 16u
 struct brick_durations {
     uint64_t count, ticks, ns;
-    uint64_t within[BRICK_BOUNDS]; /* counts per bound: the first that a span's bucket does not exceed */
+    uint64_t within[BRICK_BOUNDS]; /* each span is counted at the first bound that its bucket does not exceed */
 };
 
-/* Adds a part. bounds: for each bucket, the index of its bound; the last bound has no limit. */
+/* Adds a summary. bounds: for each bucket, the index of its bound; the last bound has no upper limit. */
 void brick_durations_add(struct brick_durations *into, const struct brick_summary *s, uint8_t flags,
                          const uint8_t *bounds);
 

@@ -15,7 +15,7 @@ static int alike_in_order(const void *a, const void *b)
     return ORDER(x->moment, y->moment);
 }
 
-/* Counts a group at its site. All groups of a site are contiguous. */
+/* Adds a group to the counts of its site. The groups of a site come one after the other. */
 static void count_site(struct work *w, const struct entry *e, size_t count)
 {
     struct brick_match *m = w->m;
@@ -55,7 +55,7 @@ static void count_classes(struct brick_match *m)
     }
 }
 
-/* Sets, for each row, the counts of all comparisons before it. The rows are in order. */
+/* Sets `before` of each row. The rows must be in the order of execution. */
 static void count_before(struct work *w)
 {
     struct brick_match *m = w->m;
@@ -85,7 +85,7 @@ int brick_match(const struct brick_fingerprints *p, struct brick_match *m)
         brick_match_sort(&w);
         whole = brick_match_make_room(&w) && brick_order_find(&w) && walk(&w) && (!m->by_input || (m->single_rows ? brick_rows_settle : brick_classes_find)(&w));
     }
-    /* Compare again, with the entries separated by work. */
+    /* Some workers did other work than their peers. Compare again, and now only entries of the same work. */
     if (whole && !m->by_input && brick_steps_find_other_work(&w)) {
         brick_match_sort(&w);
         whole = walk(&w);

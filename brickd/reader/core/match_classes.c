@@ -1,49 +1,50 @@
-/* core/match_classes.c - finds, by input, workers that compute the same in a different order.
+/* core/match_classes.c - finds workers that add the same numbers in a different order, in comparisons by input.
  *
  * Owns the rule by which two workers are of two numeric classes. Must not know the reports, or the classes found by
  * other calls. Invariants: the result for two workers depends only on their outputs at one site, in any order; a
- * difference beyond rounding is never accepted.
+ * difference that rounding does not explain is never accepted.
  *
- * Match rows contain only differences; equal outputs are only counted. So the entries of a site are read again if two
- * workers may be of two classes.
+ * The rows of the result contain only differences; equal outputs are only counted. So when two workers may be of two
+ * classes, this code reads all entries of the site again.
  */
 #include "match_phases.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define PAIRS_MAX ((size_t)4096) /* the most pairs per site, because each pair visits all contents of the site */
-/* The largest number of outputs per content; if there are more, only the most frequent ones may be of other classes. */
+#define PAIRS_MAX ((size_t)4096) /* of a site; limited because each pair looks at all contents of the site */
+/* Only this many outputs of a content can be of other classes: the most frequent ones. */
 #define OUTPUTS_MAX 16u
-/* If all contents differ in the same place: fewer contents than this decide nothing, more contents show a wrong
- * element. */
+/* If the outputs of two workers always differ in the same place of the sketch, the reason may be rounding or one wrong
+ * element. With fewer contents than this, the two cannot be told apart; from this number on, the element is wrong. */
 #define ONE_PLACE_MIN 8u
-#define BEYOND_SHARE 8u /* at most one content in this many may differ by more than rounding; that content diverges */
+#define BEYOND_SHARE 8u /* of this many contents, at most one may differ by more than rounding */
 
-/* Counts of the contents that both workers had. */
+/* Counts over the contents that both workers of a pair had. */
 struct both {
-    uint64_t apart;  /* the number of contents whose outputs differ within rounding */
-    uint64_t equal;  /* the number of contents whose outputs are equal */
-    uint32_t places; /* the places of the sketch where the outputs differed at any content, as bits */
+    uint64_t apart;  /* how many contents have outputs that differ within rounding */
+    uint64_t equal;  /* how many contents have equal outputs */
+    uint32_t places; /* one bit for each place of the sketch in which the outputs of any content differ */
 };
 
-/* Two workers, the lower number first, in one context. */
+/* Two workers in one context. `one` is the lower number. */
 struct pair {
     uint32_t one, other;
     uint64_t context;
     struct both here, all; /* counts in this context; counts in all contexts */
-    uint64_t beyond;       /* contents, in all contexts, where they differ beyond rounding or one contradicts itself */
+    uint64_t beyond;       /* how many contents, in all contexts, show more than rounding: the workers
+                            * differ by more, or one of them contradicts itself */
 };
 
-/* An output for a content. */
+/* One of the outputs that workers have for a content. */
 struct output {
     const struct entry *entries; /* the entries with this output, the lowest worker first */
     uint32_t count;
-    uint32_t unlike; /* one bit for each output that differs and is not of another class */
-    uint32_t agree;  /* the number of entries whose outputs have the same `unlike`: these outputs count as agreeing */
+    uint32_t unlike; /* one bit for each output that contradicts this one: no two classes explain the difference */
+    uint32_t agree;  /* how many entries agree with this output: their outputs have the same bits in `unlike` */
 };
 
-/* The pairs of a site. */
+/* The pairs of workers at a site. */
 struct pairs {
     struct pair *all;
     size_t count, room;
@@ -69,9 +70,9 @@ static struct pair pair_of(uint32_t one, uint32_t other, uint64_t context)
     return (struct pair){.one = one < other ? one : other, .other = one < other ? other : one, .context = context};
 }
 
-/* Returns the number of contents at which the two workers differ like two classes; below BRICK_CONTENTS_MIN: too few to
- * decide; 0: not two classes. A single wrong element changes the same place of the sketch each time. Rounding
- * reaches other places over time, even if most of its differences are too small for a sketch. */
+/* Returns for how many contents the two workers differ as two classes do. Below BRICK_CONTENTS_MIN: too few to decide;
+ * 0: not two classes. A single wrong element always changes the same place of the sketch. Rounding changes different
+ * places for different contents, although most of its changes are too small to appear in a sketch. */
 static uint64_t contents_in(const struct pair *c, const struct both *b)
 {
     if (b->equal > b->apart || BEYOND_SHARE * c->beyond > c->all.apart)
@@ -81,7 +82,8 @@ static uint64_t contents_in(const struct pair *c, const struct both *b)
     return b->apart < ONE_PLACE_MIN ? brick_least(b->apart, BRICK_CONTENTS_MIN - 1) : 0;
 }
 
-/* If both workers had too few contents in a context, such as a rare prompt length, all contexts together may decide. */
+/* If the two workers had too few contents in this context, for example of a rare prompt length, counts the contents of
+ * all contexts. */
 static uint64_t contents_of(const struct pair *c)
 {
     const uint64_t all = c->here.apart + c->here.equal < BRICK_CONTENTS_MIN ? contents_in(c, &c->all) : 0;
@@ -110,7 +112,7 @@ static void count_both(struct both *b, int apart, int equal, uint32_t places)
     b->places |= places;
 }
 
-/* Counts a content that both workers had. The pairs of the two workers begin at `c`, one per context. */
+/* Adds a content that both workers had to the counts of their pairs, which begin at `c`: one pair for each context. */
 static void count_content(struct work *w, struct pair *c, size_t contexts)
 {
     const struct entry *one = w->alone[c->one], *other = w->alone[c->other];
@@ -126,7 +128,7 @@ static void count_content(struct work *w, struct pair *c, size_t contexts)
     }
 }
 
-/* Counts the entries of one content, which are sorted by worker and output. */
+/* Adds one content to the counts of all pairs. Its entries are sorted by worker and output. */
 static void count_pairs(struct work *w, const struct pairs *of, const struct entry *e, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -187,8 +189,8 @@ static int by_times(const void *a, const void *b)
     return ORDER(x->entries->worker, y->entries->worker);
 }
 
-/* Collects the outputs of a row with differences: first the reference's, then the others, the most frequent first.
- * Omits workers that contradict themselves. Returns 0 if no output may be of another class. */
+/* Collects the outputs of a row: first the output of the reference, then the others, the most frequent first. Omits
+ * workers that contradict themselves. Returns the number of outputs; 0 if none of them can be of another class. */
 static size_t outputs_of(struct work *w, const struct brick_match_row *row, struct output *outputs)
 {
     const struct brick_member *members = &w->m->members[row->first];
@@ -229,8 +231,9 @@ static void keep_once(struct pairs *of)
     of->count = kept;
 }
 
-/* Pairs the first worker of each output with all workers of the other output. So a worker with few common contents,
- * such as a worker damaged later, gets the class of the workers with the same output. Returns 0 if out of memory. */
+/* Pairs the first worker of each output with all workers of the other output. Some pairs have few contents in common,
+ * for example if one worker was damaged later. Then the other workers with the same output decide. Returns 0 if out of
+ * memory. */
 static int add_pairs(struct work *w, struct pairs *of, const struct output *one, const struct output *o)
 {
     const uint64_t context = o->entries->fingerprint->context;
@@ -264,19 +267,19 @@ static int find_pairs(struct work *w, struct pairs *of, const struct brick_match
     return 1;
 }
 
-/* Returns at how many contents the workers of two entries differ like two classes. Returns 0 if they are of one class, or
- * if rounding does not explain the difference of these two entries. */
+/* Returns for how many contents the workers of two entries differ as two classes do. Returns 0 if they are of one
+ * class, or if rounding does not explain the difference of these two entries. */
 static uint64_t contents(struct work *w, const struct pairs *of, const struct entry *one, const struct entry *other)
 {
     const struct pair key = pair_of(one->worker, other->worker, one->fingerprint->context);
     const struct pair *c = bsearch(&key, of->all, of->count, sizeof key, by_two), *any = c;
-    if (c == NULL) /* there was no room for the pair in this context: all contexts decide */
+    if (c == NULL) /* the pair got no room in this context, so use the counts of all contexts */
         any = bsearch(&key, of->all, of->count, sizeof key, by_workers);
     const uint64_t found = c != NULL ? contents_of(c) : any != NULL ? contents_in(any, &any->all) : 0;
     return found > 0 && rounded(w, one, other) != BRICK_ROUNDED_NOT ? found : 0;
 }
 
-/* Returns whether a worker of one output is of another class than a worker of the other output. */
+/* Returns whether some worker with one output is of another class than some worker with the other output. */
 static int is_of_another(struct work *w, const struct pairs *of, const struct output *one, const struct output *o)
 {
     for (uint32_t n = 0; n < o->count; n++)
@@ -288,7 +291,7 @@ static int is_of_another(struct work *w, const struct pairs *of, const struct ou
     return 0;
 }
 
-/* For each output, finds the outputs that are unlike it, and counts the entries that agree with it. */
+/* Sets `unlike` and `agree` of each output. */
 static void compare_all(struct work *w, const struct pairs *of, size_t count)
 {
     struct output *o = of->outputs;
@@ -303,9 +306,9 @@ static void compare_all(struct work *w, const struct pairs *of, size_t count)
             o[i].agree += o[k].unlike == o[i].unlike ? o[k].count : 0;
 }
 
-/* Accepts outputs by decreasing `agree`, and skips an output that is unlike an accepted one. Returns one bit per
- * output. The first accepted output that is unlike another output becomes the reference; if `fixed`, output 0 stays the
- * reference. */
+/* Accepts outputs in the order of decreasing `agree`, except those that contradict an accepted output. Returns one bit
+ * for each accepted output. The first accepted output that contradicts any other becomes the reference. If `fixed`,
+ * output 0 stays the reference. */
 static uint32_t accept(const struct output *o, size_t count, int fixed, size_t *reference)
 {
     uint32_t accepted = fixed ? 1 : 0;
@@ -327,7 +330,7 @@ static uint32_t accept(const struct output *o, size_t count, int fixed, size_t *
     return accepted;
 }
 
-/* Returns the index of the entry's output, or `count`. */
+/* Returns the index of the entry's output among the outputs; `count` if it is not there. */
 static size_t which(const struct pairs *of, size_t count, const struct entry *e)
 {
     size_t i = 0;
@@ -336,7 +339,7 @@ static size_t which(const struct pairs *of, size_t count, const struct entry *e)
     return i;
 }
 
-/* Compares a row again: members of another class are within tolerance. */
+/* Compares a row again. Now, a member of another class is within tolerance. */
 static void settle(struct work *w, const struct pairs *of, struct brick_match_row *row)
 {
     struct brick_member *members = &w->m->members[row->first];
@@ -345,7 +348,7 @@ static void settle(struct work *w, const struct pairs *of, struct brick_match_ro
     int fixed = 0;
     if (count < 2)
         return;
-    /* A worker that contradicts itself is compared with the first reference. */
+    /* If a worker of the row contradicts itself, keep the reference with which it was compared. */
     for (uint32_t n = 0; n < row->members; n++) {
         const struct entry e = entry_of(w, &members[n]);
         fixed |= members[n].class == BRICK_CLASS_DIVERGED && is_unsteady(w, &e);
@@ -405,7 +408,7 @@ enum brick_rounded brick_fingerprints_rounded(const struct brick_fingerprints *p
     return rounded(&w, &a, &b);
 }
 
-/* Collects the fingerprints of both workers at the site, in order. Returns 0 if out of memory. */
+/* Collects the fingerprints of both workers at the site, sorted by input. Returns 0 if out of memory. */
 static int collect(struct work *w, const struct brick_kept_fingerprint *one, const struct brick_kept_fingerprint *other)
 {
     const struct brick_fingerprints *p = w->p;

@@ -5,7 +5,8 @@
 
 /* ---- by run ------------------------------------------------------------- */
 
-/* Handles at least two workers' entries of one site, step, position and shard, sorted by worker and time. */
+/* Adds the rows of one site, step, position and shard. The entries are sorted by worker and time, and belong to at
+ * least two workers. */
 static int shard_group(struct work *w, const struct entry *e, size_t count)
 {
     size_t start = 0, times = 0, workers = 0;
@@ -26,7 +27,7 @@ static int shard_group(struct work *w, const struct entry *e, size_t count)
         same &= e[i].fingerprint->output == e[0].fingerprint->output && e[i].fingerprint->context == e[0].fingerprint->context;
     }
     even &= times == 0 || count - start == times;
-    even &= !worn || (count == workers && !positions); /* positions from the host stay valid after evictions */
+    even &= !worn || (count == workers && !positions); /* positions given by the host are right even after evictions */
     times = count / workers;
     struct entry *row = w->row;
     int added = 1;
@@ -37,7 +38,7 @@ static int shard_group(struct work *w, const struct entry *e, size_t count)
             const uint32_t reference = brick_match_reference(w, row, (uint32_t)workers);
             added = brick_match_add(w, row, (uint32_t)workers, reference, BRICK_CLASS_IDENTICAL);
         }
-    } else { /* it is unknown which repeats belong together */
+    } else { /* it is not known which repeats of two workers belong together */
         for (size_t i = 0, n = 0; i < count; i++)
             if (i == 0 || e[i].worker != e[i - 1].worker)
                 row[n++] = e[i];
@@ -79,8 +80,8 @@ static const struct entry *with_output(const struct entry *e, size_t count, uint
     return NULL;
 }
 
-/* Handles at least two workers' entries of one row and context, sorted by worker and output. The output that the most
- * workers have is the reference. */
+/* Adds the result for one row of tensors in one context. The entries are sorted by worker and output, and belong to at
+ * least two workers. The reference is the output that most workers have. */
 static int row_group(struct work *w, const struct entry *e, size_t count)
 {
     uint64_t best = 0;
@@ -99,7 +100,7 @@ static int row_group(struct work *w, const struct entry *e, size_t count)
         end = brick_match_run_end(e, from, count);
         const struct entry *shown = with_output(e + from, end - from, best);
         const int has_best = shown != NULL;
-        for (size_t i = from; has_best && i < end; i++) /* prefer an output that rounding does not explain */
+        for (size_t i = from; has_best && i < end; i++) /* if one differs by more than rounding, show that one */
             shown = brick_rows_far(w->p, shown->number, e[i].number) ? &e[i] : shown;
         reference = has_best && shown->fingerprint->output == best && reference == UINT32_MAX ? workers : reference;
         w->row[workers++] = has_best ? *shown : outputs_of(e + from, end - from).most;
@@ -108,7 +109,8 @@ static int row_group(struct work *w, const struct entry *e, size_t count)
     return brick_match_add(w, w->row, workers, reference, BRICK_CLASS_IDENTICAL);
 }
 
-/* Handles at least two workers' entries of one site, inputs and context, sorted by worker and output. */
+/* Adds the row of one site, inputs and context. The entries are sorted by worker and output, and belong to at least two
+ * workers. */
 static int context_group(struct work *w, const struct entry *e, size_t count)
 {
     struct entry *row = w->row;
@@ -131,7 +133,7 @@ static int context_group(struct work *w, const struct entry *e, size_t count)
     const uint64_t output = row[reference].fingerprint->output;
     for (uint32_t i = 0; i < workers && !w->outputs[reference].steady; i++)
         reference = w->outputs[i].steady && row[i].fingerprint->output == output ? i : reference;
-    for (uint32_t i = 0; i < workers; i++) /* show the other output of a worker that contradicts itself */
+    for (uint32_t i = 0; i < workers; i++) /* if a worker contradicts itself, show its other output */
         if (i != reference && !w->outputs[i].steady && row[i].fingerprint->output == output)
             row[i] = w->outputs[i].other;
     return brick_match_add(w, row, workers, reference, BRICK_CLASS_IDENTICAL);
@@ -139,8 +141,8 @@ static int context_group(struct work *w, const struct entry *e, size_t count)
 
 /* ---- contexts and shards --------------------------------------------------- */
 
-/* Adds a row of workers that are alone in their context or shard, together with a leader from another context or shard.
- * The class of the row is the reason. */
+/* Adds a row for the workers that cannot be compared, because no other worker has their context or shard. The leader,
+ * which is their reference, comes from another context or shard. The class of the row is the reason. */
 static int add_apart(struct work *w, const struct entry *leader)
 {
     uint32_t count = 0, reference = 0;
@@ -155,7 +157,8 @@ static int add_apart(struct work *w, const struct entry *leader)
     return brick_match_add(w, w->row, count, reference, BRICK_CLASS_IDENTICAL);
 }
 
-/* Returns where the next part begins. A part has one context (by input), or one shard and one work (by run). */
+/* Returns where the next part begins. All entries of a part have the same context (by input), or the same shard and the
+ * same work (by run). */
 static size_t part_end(const struct work *w, const struct entry *e, size_t from, size_t count)
 {
     const struct brick_kept_fingerprint *first = e[from].fingerprint;
@@ -169,8 +172,8 @@ static size_t part_end(const struct work *w, const struct entry *e, size_t from,
 /* Adds the rows of a group, which is sorted by part, worker and output. */
 static int add_parts(struct work *w, const struct entry *e, size_t count)
 {
-    const struct entry *leader = NULL, *lone = NULL; /* the entries of the first worker in the list */
-    size_t leading = 0; /* the number of the leader's entries, if the leader is alone */
+    const struct entry *leader = NULL, *lone = NULL; /* both: of several candidates, the first worker in the list */
+    size_t leading = 0; /* if the leader is alone in its part: how many entries it has there */
     int added = 1, apart = 0;
     memset(w->alone, 0, w->m->count * sizeof *w->alone);
     memset(w->marked, 0, w->m->count);

@@ -1,15 +1,16 @@
 /* core/match_order.c - merges the orders of several workers into one, because their clocks cannot be compared.
  *
- * If a worker has A before B, the merged order also has A before B. A moment is common to several workers. By run,
- * moments are each repeat at one site, step and position, and the beginning of each step. By input, a moment is the
- * first time that a site had these inputs.
+ * What is ordered is called a moment. Several workers may have the same moment. In a comparison by run, there is a
+ * moment for the beginning of each step, and for each repeat at a site, step and position. In a comparison by input,
+ * there is a moment for each site and inputs: the first time that the site had these inputs. If a worker has moment A
+ * before moment B, the merged order also has A before B.
  *
- * The next moment must be the next one for every worker that has it. If there are several such moments, the first
- * worker in the list decides. If there is no such moment, workers contradict each other in a cycle: the next moment of
- * one worker comes after the next moment of another worker, and so on back to the first worker. In this case, a step
- * of the cycle begins without the workers that have not reached the step. If no step begins, the next moment of the
- * cycle's first worker is taken. So the order never contradicts the first worker in the list, and never contradicts
- * workers that agree.
+ * The merged order is built from its beginning. A moment can be taken next if it is next for every worker that has it.
+ * If there are several such moments, the one of the first worker in the list is taken. If there is none, workers
+ * contradict each other in a cycle: the next moment of one worker comes after the next moment of another worker, and so
+ * on back to the first one. If the next moment of a worker in the cycle is the beginning of a step, this step begins
+ * without the workers that have not reached it. Otherwise, the next moment of the cycle's first worker is taken. So the
+ * order never contradicts the first worker in the list, and never contradicts workers that agree.
  */
 #include "match_phases.h"
 
@@ -20,28 +21,28 @@
 
 /* The arrival of one worker at a moment. */
 struct turn {
-    uint64_t ticks, number; /* number: the fingerprint's number plus 1; 0: a step begins */
+    uint64_t ticks, number; /* number: that of the fingerprint, plus 1; 0: the beginning of a step */
     uint32_t worker, moment;
-    uint32_t same; /* the next worker's turn at this moment, or NONE */
+    uint32_t same; /* the turn of the next worker that has this moment, or NONE */
 };
 
 struct moment {
-    uint32_t first; /* the first worker's turn at this moment */
-    uint32_t waits; /* the number of workers that have another moment before this one */
-    uint32_t at;    /* the position in the order; NONE: not known yet */
+    uint32_t first; /* the turn of the first worker that has this moment */
+    uint32_t waits; /* how many of its workers still have another moment before it */
+    uint32_t at;    /* its position in the merged order; NONE: not known yet */
 };
 
 struct worker {
-    size_t next, end; /* the worker's next turn, and the end of its turns */
-    uint32_t seen;    /* fingerprints in the current group; by input: the worker's turn in the group plus 1 */
-    uint32_t asked;   /* the position in the order for which first_of_round last visited this worker */
+    size_t next, end; /* the worker's next turn, and the number after its last turn */
+    uint32_t seen;    /* by run: how many entries it has in the current group; by input: its turn there, plus 1 */
+    uint32_t asked;   /* for which position of the order first_of_round last visited this worker */
 };
 
 struct order {
     struct turn *turns; /* sorted by worker and clock in begin() */
     struct moment *moments;
     struct worker *workers;
-    uint8_t *ready; /* per worker: whether it is the first of the workers with the same next moment */
+    uint8_t *ready; /* for each worker: whether its next moment can be taken, and it is the first to have it */
     size_t turns_count, moments_count, count;
 };
 
@@ -58,7 +59,7 @@ static void add_turn(struct order *o, uint64_t ticks, uint64_t number, uint32_t 
     o->turns[o->turns_count++] = (struct turn){ticks, number, worker, (uint32_t)moment, NONE};
 }
 
-/* By run, each repeat is a moment of its own. */
+/* In a comparison by run, each repeat is a separate moment. */
 static void add_repeat(struct order *o, struct entry *e)
 {
     e->moment = (uint32_t)o->moments_count + o->workers[e->worker].seen++;
@@ -99,7 +100,7 @@ static void find_turns(const struct work *w, struct order *o)
 
 static int is_known(const struct order *o, size_t turn) { return o->moments[o->turns[turn].moment].at != NONE; }
 
-/* Moves a worker to its next turn whose moment has no position yet. */
+/* Moves a worker to its next turn, past turns whose moments already have a position. */
 static void come_to_next(struct order *o, struct worker *w)
 {
     while (w->next < w->end && is_known(o, w->next))
@@ -133,7 +134,8 @@ static void begin(struct order *o)
     }
 }
 
-/* Returns the first worker that has another moment before this worker's next moment. */
+/* The next moment of this worker cannot be taken, because it is not next for all of its workers. Returns the first
+ * worker that has another moment before it. */
 static uint32_t in_the_way(const struct order *o, uint32_t worker)
 {
     uint32_t i = o->moments[o->turns[o->workers[worker].next].moment].first;
@@ -144,7 +146,8 @@ static uint32_t in_the_way(const struct order *o, uint32_t worker)
 
 static int begins_step(const struct order *o, uint32_t worker) { return o->turns[o->workers[worker].next].number == 0; }
 
-/* Returns the first worker of a cycle, if no moment is next for all workers that have it. */
+/* Called if no moment can be taken, because workers contradict each other in a cycle. Returns the worker of the cycle
+ * whose next moment is taken. */
 static uint32_t first_of_round(struct order *o, uint32_t at)
 {
     uint32_t worker = 0;

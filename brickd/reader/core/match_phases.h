@@ -1,4 +1,4 @@
-/* core/match_phases.h - the phases of brick_match after the selection, one file each. */
+/* core/match_phases.h - the phases of brick_match after the fingerprints are selected; each phase is one file. */
 #ifndef BRICKD_MATCH_PHASES_H
 #define BRICKD_MATCH_PHASES_H
 
@@ -6,19 +6,20 @@
 
 /* ---- core/match_steps.c: by run, finds which workers have a step and did the same work in it */
 
-/* Finds the visits of steps by workers. Returns 0 if out of memory. */
+/* Finds the visits: which worker has which step. Returns 0 if out of memory. */
 int brick_steps_find(struct work *w);
 struct visit *brick_steps_visit(const struct work *w, uint64_t step, uint32_t worker);
 
-/* Notes a row that may be the first row of its step for the worker of `e`. `differs`: whether the worker's inputs
- * differ from the reference's. */
+/* Notes that the worker of `e` has this row in its step, in case no earlier row follows. `differs`: whether the inputs
+ * of `e` differ from those of the reference. */
 void brick_steps_begin(struct work *w, const struct entry *e, const struct entry *reference, int differs);
 
-/* Counts the row as missing for each worker that has the step but none of these entries. */
+/* Counts the row as missing for each worker that has the step but has none of these entries. */
 void brick_steps_miss(struct work *w, const struct entry *e, size_t count);
 
-/* Sets the work of the entries. A worker that begins a step with other inputs, before any divergence, does other work
- * in this step and in each later step that reads state. Returns whether there is other work. */
+/* Sets the work of all entries. Other work begins with a step that a worker begins with other inputs, although none of
+ * its outputs has diverged before. This step is other work, and so is each of its later steps that reads state. Returns
+ * whether there is any other work. */
 int brick_steps_find_other_work(struct work *w);
 
 /* ---- core/match_rows.c: chooses the reference of a row, and compares its members with the reference */
@@ -30,22 +31,24 @@ struct comparison {
 
 struct comparison brick_match_compare(struct work *w, const struct entry *reference, const struct entry *e);
 
-/* Makes a member the worst of its row if it differs more from the reference than the present worst member. */
+/* If a member differs more from the reference than the worst member so far, makes it the worst member. */
 void brick_match_worst(struct brick_match_row *row, uint32_t which, const struct comparison *c);
 
-/* Adds a row with one entry per worker, for at least two workers in order, unless all entries are identical. `as`: the
- * class of all entries, if known. Returns 0 if out of memory. */
+/* Compares at least two entries, one for each worker, in the order of the workers. If they are identical, only counts
+ * them; otherwise, adds a row. `as`: the class of all entries if the caller knows it, else BRICK_CLASS_IDENTICAL.
+ * Returns 0 if out of memory. */
 int brick_match_add(struct work *w, const struct entry *e, uint32_t count, uint32_t reference, enum brick_class as);
 int brick_match_is_same(const struct entry *e, uint32_t count);
 
-/* Chooses the reference: the most frequent output, or the first output if all are unique. By run, if fewer than half
- * have the most frequent output: the entry that most entries are near; if several are equally near, the one with the
- * most frequent inputs. Prefers a worker that lost no records. */
+/* Returns which entry is the reference. It has the most frequent output, or is the first entry if all outputs are
+ * unique. In a comparison by run, if less than half of the entries have the most frequent output, it is the entry that
+ * most entries are near; of several such entries, the one with the most frequent inputs. An equal entry of a worker
+ * that lost no records is preferred. */
 uint32_t brick_match_reference(struct work *w, const struct entry *e, uint32_t count);
 
 /* ---- core/match_order.c, core/match_groups.c, core/match_classes.c */
 
-/* Sets the moment of each entry. Needs sorted entries and the visits. Returns 0 if out of memory. */
+/* Sets the moment of each entry. The entries must be sorted, and the visits found. Returns 0 if out of memory. */
 int brick_order_find(struct work *w);
 
 /* Adds the rows of a group. Returns 0 if out of memory. */
@@ -55,7 +58,10 @@ int brick_group_by_input(struct work *w, const struct entry *e, size_t count);
 /* By input, accepts differences between numeric classes as within tolerance. Returns 0 if out of memory. */
 int brick_classes_find(struct work *w);
 
-/* ---- core/row_pairs.c: accepts row differences too few or small to decide. Returns 0 if out of memory. */
+/* ---- core/row_pairs.c */
+
+/* For single rows: accepts the differences of workers that differ too little, or in too few rows, to be blamed. Returns
+ * 0 if out of memory. */
 int brick_rows_settle(struct work *w);
 
 #endif

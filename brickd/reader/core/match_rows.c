@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CANDIDATES 16u /* the most entries tried as the reference, because each is compared with all others */
+#define CANDIDATES 16u /* as the reference, at most this many entries are tried: each is compared with all others */
 
-/* By run, backends and forms of inputs may differ, because a user requested the comparison. */
+/* Returns why two entries are not comparable, or BRICK_CLASS_IDENTICAL if they are. In a comparison by run, backends
+ * and forms of inputs may differ, because a user requested the comparison. */
 static enum brick_class comparable(const struct brick_kept_fingerprint *a, const struct brick_kept_fingerprint *b,
                                    int same_input)
 {
@@ -67,8 +68,8 @@ struct comparison brick_match_compare(struct work *w, const struct entry *refere
     c.tolerance = by_run ? brick_tolerance(w->one, w->other, 0, w->m->rtol) : 0;
     c.rounding = brick_rounding(w->one, w->other, 0);
     c.inputs = inputs_error(w, a, b);
-    /* Integers are never nearly equal. With a tolerance of 0, no values are nearly equal, even if the sketches are
-     * equal. */
+    /* Integers are either equal or not, never nearly equal. The same is true for all values if the tolerance is 0, even
+     * if the sketches are equal. */
     const int nearly = by_run && brick_is_float(a->dtype) && c.tolerance > 0;
     const int must_agree = a->context == b->context && brick_fingerprint_is_grouped(a) && a->inputs == b->inputs;
     c.class = nearly && c.error <= c.tolerance ? BRICK_CLASS_WITHIN : BRICK_CLASS_DIVERGED;
@@ -81,7 +82,7 @@ struct comparison brick_match_compare(struct work *w, const struct entry *refere
     return c;
 }
 
-/* Returns whether an entry's inputs are known to differ from the reference's by more than rounding. */
+/* Returns whether an entry's inputs certainly differ from those of the reference by more than rounding. */
 static int other_inputs(struct work *w, const struct entry *reference, const struct entry *e)
 {
     const struct brick_kept_fingerprint *a = reference->fingerprint, *b = e->fingerprint;
@@ -130,7 +131,7 @@ static int is_same(const struct entry *a, const struct entry *b)
            && a->work == b->work;
 }
 
-/* Returns the first entry with the most frequent output. *most: how often this output occurs. */
+/* Returns the first entry with the most frequent output, and sets *most to how often this output occurs. */
 static uint32_t first_of_most(struct work *w, const struct entry *e, uint32_t count, uint32_t *most)
 {
     struct entry *sorted = w->sorted;
@@ -168,8 +169,8 @@ static uint32_t same_inputs(const struct entry *one, const struct entry *e, uint
     return same;
 }
 
-/* Returns an entry of a worker that lost no records and has the output of the best entry. If that output is unique, the
- * entry returned has the best entry's inputs instead. */
+/* Returns an entry that is as good as the best entry, and whose worker lost no records. It has the same output or, if
+ * `alone` says that the output is unique, the same inputs. If there is no such entry, returns the best entry. */
 static uint32_t whole_one(const struct work *w, const struct entry *e, uint32_t count, uint32_t best, int alone)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -218,7 +219,7 @@ static int room_for_row(struct work *w, uint32_t members)
     return 1;
 }
 
-/* Counts identical entries, which do not form a row. */
+/* Counts identical entries, which are not a row of the result. */
 static int pass_alike(struct work *w, uint32_t count, uint32_t moment)
 {
     struct alike *alike = brick_match_grown(w->alike, &w->alike_room, w->alike_count + 1, sizeof *alike);

@@ -22,11 +22,12 @@ static int by_clock(const void *a, const void *b) { return by_start(a, b, BY_CLO
 
 static int by_order(const void *a, const void *b) { return by_start(a, b, BY_ORDER); }
 
-/* Marks the visits that have fingerprints that are not compared or may have been evicted. */
+/* Marks incomplete visits. `cut`: some fingerprints of the visit are too early to be compared. `worn`: the visit is the
+ * worker's first one, and its oldest fingerprints may have been evicted. Returns 0 if out of memory. */
 static int find_cuts(struct work *w)
 {
     const struct brick_match *m = w->m;
-    const struct brick_kept_fingerprint **first = calloc(m->count + 1, sizeof *first); /* per worker */
+    const struct brick_kept_fingerprint **first = calloc(m->count + 1, sizeof *first); /* of each worker */
     if (first == NULL)
         return 0;
     for (uint64_t n = w->p->first; n < w->p->end; n++) {
@@ -50,8 +51,7 @@ static int find_cuts(struct work *w)
     return 1;
 }
 
-/* A step reads state if it does so in any worker, because other workers may lack the fingerprint that shows the
- * state. */
+/* If a step reads state in one worker, marks it in all workers: others may lack the fingerprint that shows this. */
 static void share_state(struct work *w)
 {
     for (size_t from = 0, end; from < w->visits_count; from = end) {
@@ -129,7 +129,7 @@ void brick_steps_miss(struct work *w, const struct entry *e, size_t count)
     for (; v < end && v->at == step; v++) {
         if (w->marked[v->worker])
             continue;
-        /* A worker may have taken part in only a part of its first or last step. */
+        /* In its first and in its last step, a worker may have taken part only for some time. */
         struct brick_match_worker *own = &m->edges[v->worker];
         const int edge = v->first == own->first || v->last == own->last;
         *(edge ? &own->uncertain : &own->missing) += 1;
@@ -137,7 +137,7 @@ void brick_steps_miss(struct work *w, const struct entry *e, size_t count)
     }
 }
 
-/* Finds which visits began with other inputs. The visits must be sorted by `order`. */
+/* Adds 1 to `differs` of each visit that began with other inputs. The visits must be sorted by `order`. */
 static void count_differing(struct visit *visits, size_t count, int order)
 {
     for (size_t i = 0, diverged = 0, parted = 0; i < count; i++) {
@@ -147,7 +147,7 @@ static void count_differing(struct visit *visits, size_t count, int order)
         const int differs = !diverged && v->starts[order].fingerprint != NULL && v->starts[order].differs;
         v->differs += (uint8_t)differs;
         parted |= (size_t)differs;
-        /* A cache filled by other work may explain the divergence. */
+        /* After other work, a divergence in a step that reads state may come from a cache with that work. */
         diverged |= !differs && v->diverged && !(parted && v->stateful);
     }
 }
@@ -158,10 +158,11 @@ static uint64_t other_work(const struct visit *v)
     return v->differs < ORDERS ? 0 : brick_mixed(first->site ^ brick_mixed(first->inputs)) | 1;
 }
 
-/* Adds the earlier other work of the same worker to each visit. The visits must be sorted. */
+/* Adds to `before` of each visit the other work that its worker did earlier. The visits must be sorted by worker and
+ * time. */
 static void add_before(struct visit *visits, size_t count)
 {
-    uint64_t before = 0; /* 0: none */
+    uint64_t before = 0; /* 0: no other work so far */
     for (size_t i = 0; i < count; i++) {
         struct visit *v = &visits[i];
         if (i > 0 && v->worker != v[-1].worker)

@@ -32,7 +32,7 @@ int brick_match_collect(struct work *w)
         if (place == UINT32_MAX || fingerprint->ticks < m->since[place] || brick_fingerprint_is_row(fingerprint) != m->single_rows)
             continue;
         struct brick_match_worker *edge = &m->edges[place];
-        /* The first time over all steps. */
+        /* `edges` has the first and the last time of all steps, even if only one step is compared. */
         edge->first = fingerprint->ticks < edge->first ? fingerprint->ticks : edge->first;
         edge->last = fingerprint->ticks > edge->last ? fingerprint->ticks : edge->last;
         if (m->step != NULL && fingerprint->step != *m->step)
@@ -53,7 +53,7 @@ static int by_run(const void *a, const void *b)
     UNLESS_EQUAL(x->fingerprint->shard, y->fingerprint->shard);
     UNLESS_EQUAL(x->work, y->work);
     UNLESS_EQUAL(x->worker, y->worker);
-    /* Fingerprints of several threads may be read out of order. */
+    /* The fingerprints of several threads may have arrived in another order, so sort by their times. */
     UNLESS_EQUAL(x->fingerprint->ticks, y->fingerprint->ticks);
     return ORDER(x->number, y->number);
 }

@@ -1,57 +1,58 @@
 /* core/match_work.h - the state that the phases of brick_match share during one call.
  *
- * core/match.c runs the phases. core/match_work.c selects and sorts the fingerprints, core/match_steps.c finds which
- * workers have a step and did the same work in it, core/match_order.c finds the order of execution, core/match_rows.c
- * compares the members of a row, core/match_groups.c forms the rows of a group, core/match_classes.c finds numeric
- * classes. Each file calls only files that come earlier in this list.
+ * core/match.c runs the phases. core/match_work.c selects and sorts the fingerprints. core/match_steps.c finds which
+ * workers have a step, and whether they did the same work in it. core/match_order.c finds the order of execution.
+ * core/match_rows.c compares the members of a row. core/match_groups.c forms the rows of a group. core/match_classes.c
+ * finds numeric classes. Except core/match.c, each file calls only files that come earlier in this list.
  */
 #ifndef BRICKD_MATCH_WORK_H
 #define BRICKD_MATCH_WORK_H
 
 #include "match.h"
 
-/* A fingerprint to compare. */
+/* A fingerprint that is compared. */
 struct entry {
     const struct brick_kept_fingerprint *fingerprint;
     uint64_t number;
-    uint64_t work;   /* the work of its visit */
+    uint64_t work;   /* the same as `work` of its visit */
     uint32_t worker; /* index in m->workers */
     uint32_t moment; /* position in the order of execution */
 };
 
-/* The first row of a visit is found in two ways: by the worker's clock, and by the order of execution, which never
- * contradicts the first worker in the list. Using both gives two workers the same result in either order. */
+/* Which row of a visit is the first depends on the order. So it is found twice: in the order of the worker's clock, and
+ * in the merged order of execution, which never contradicts the first worker in the list. Because both are used, the
+ * result for two workers is the same when the list has them in the opposite order. */
 enum { BY_CLOCK, BY_ORDER, ORDERS };
 
 struct start {
     uint64_t at;
-    const struct brick_kept_fingerprint *fingerprint; /* the worker's entry in the first row; NULL: there is no row */
-    int differs;                                      /* whether the entry's inputs differ from the reference's */
+    const struct brick_kept_fingerprint *fingerprint; /* the worker's fingerprint in the first row; NULL: no row */
+    int differs;                                      /* whether its inputs differ from those of the reference */
 };
 
-/* A visit: a step as done by one worker. */
+/* A visit is one step of one worker. */
 struct visit {
-    uint64_t step, first, last; /* first, last: the ticks of its fingerprints */
+    uint64_t step, first, last; /* first, last: the ticks of its first and last fingerprint */
     struct start starts[ORDERS];
-    uint64_t before; /* digest of the worker's earlier other work, by either order; 0: no such work */
-    uint64_t work;   /* for other work: digest of its start and of the work that filled its caches; else 0 */
+    uint64_t before; /* digest of the other work that the worker did earlier, in both orders; 0: none */
+    uint64_t work;   /* for other work: digest of its first fingerprint and of `before`; otherwise 0 */
     uint32_t worker;
     uint32_t at;     /* index in m->steps */
-    uint8_t differs; /* how many orders show that it began with other inputs before a divergence; 2: other work */
+    uint8_t differs; /* in how many of the two orders it began with other inputs, before any divergence */
     uint8_t diverged;
-    uint8_t stateful; /* whether a fingerprint of the step depends on state that is not an input, such as a cache */
-    uint8_t cut;      /* whether some fingerprints of the visit are not compared */
-    uint8_t worn;     /* whether this is the worker's first visit, whose oldest fingerprints may be evicted */
+    uint8_t stateful; /* whether an output of the step depends on state that is not an input, such as a cache */
+    uint8_t cut;      /* whether some fingerprints of the visit are too early to be compared */
+    uint8_t worn;     /* whether it is the worker's first visit, and its oldest fingerprints may be evicted */
 };
 
-/* The outputs of a worker for one content: the first entry with the most frequent output, and the first entry with any
- * other output. */
+/* The outputs of one worker for one content. `most`: the first entry with the most frequent output. `other`: the oldest
+ * entry with any other output. */
 struct outputs {
     struct entry most, other;
-    int steady; /* whether the worker has no other output */
+    int steady; /* whether the worker has only one output */
 };
 
-/* The comparisons of a row whose outputs are all identical. */
+/* How many comparisons found identical outputs at a moment. */
 struct alike {
     uint32_t moment, comparisons;
 };
@@ -66,11 +67,12 @@ struct work {
     struct alike *alike;
     size_t entries_count, entries_room, visits_count, alike_count, alike_room, rows_room, members_room;
     struct brick_record one[BRICK_CHECKED_SLOTS_MAX], other[BRICK_CHECKED_SLOTS_MAX];
-    /* Per worker, for the current row or group: */
+    /* These arrays have an element for each worker, and are used for the current row or group: */
     struct entry *row, *sorted;
     struct outputs *outputs;
-    const struct entry **alone; /* the worker's first entry in a part where it is alone; in match_classes.c: at a content */
-    uint8_t *marked; /* whether the worker is paired, is in the group, or contradicts itself, depending on the phase */
+    /* the first entry of a worker in a part where it is alone; in match_classes.c: in the current content */
+    const struct entry **alone;
+    uint8_t *marked; /* depends on the phase: whether the worker is paired, is in the group, or contradicts itself */
 };
 
 #define ORDER(a, b) ((a) < (b) ? -1 : (a) > (b))
@@ -80,10 +82,11 @@ struct work {
             return ORDER(a, b); \
     } while (0)
 
-/* Returns the array, enlarged if necessary. If out of memory, returns NULL and leaves the array unchanged. */
+/* Enlarges the array if it has no room for `needed` elements, and returns it. If out of memory, returns NULL and leaves
+ * the array unchanged. */
 void *brick_match_grown(void *array, size_t *room, size_t needed, size_t size);
 
-/* Returns where the entries of the worker at `from` end. */
+/* Returns the index after the last of the consecutive entries that have the same worker as the entry at `from`. */
 static inline size_t brick_match_run_end(const struct entry *e, size_t from, size_t count)
 {
     size_t i = from + 1;
@@ -105,14 +108,14 @@ static inline struct brick_match_site *brick_match_site_now(const struct work *w
 
 /* Selects the fingerprints to compare. Returns 0 if out of memory. */
 int brick_match_collect(struct work *w);
-/* Sorts the entries, so that each group is contiguous. */
+/* Sorts the entries, so that those of a group come one after the other. */
 void brick_match_sort(struct work *w);
-/* Allocates the results per site and one row. Returns 0 if out of memory. */
+/* Allocates the results of the sites and the arrays for one row. Returns 0 if out of memory. */
 int brick_match_make_room(struct work *w);
 void brick_match_work_free(struct work *w);
 
-/* Comparison functions for qsort: the first by site, inputs, context, worker and output; the second by output, context
- * and worker. */
+/* Comparison functions for qsort. The first sorts by site, inputs, context, worker and output; the second sorts by
+ * output, context and worker. */
 int brick_match_by_input(const void *a, const void *b);
 int brick_match_by_output(const void *a, const void *b);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Keys of fields: number << 3 | wire type. */
+/* The keys of protobuf fields: number << 3 | wire type. */
 enum {
     TRACE_PACKET = 1 << 3 | 2,
     PACKET_TIMESTAMP = 8 << 3 | 0,
@@ -13,15 +13,15 @@ enum {
     PACKET_INTERNED = 12 << 3 | 2,
     PACKET_FLAGS = 13 << 3 | 0,
     EVENT_TYPE = 9 << 3 | 0,
-    EVENT_NAME = 23 << 3 | 2, /* two bytes as a varint */
+    EVENT_NAME = 23 << 3 | 2, /* as a varint, this key has two bytes */
     EVENT_ANNOTATION = 4 << 3 | 2,
     ANNOTATION_NAME = 1 << 3 | 0,
     ANNOTATION_UINT = 3 << 3 | 0,
-    ANNOTATION_POINTER = 7 << 3 | 0, /* shown in hexadecimal */
+    ANNOTATION_POINTER = 7 << 3 | 0, /* the Perfetto UI shows such a value in hexadecimal */
 };
 enum { SLICE_BEGIN = 1, SLICE_END = 2, INSTANT = 3, NEEDS_INCREMENTAL_STATE = 2 };
 
-/* The largest sizes in bytes: of a begin without its texts, and of an end. */
+/* The largest size in bytes of one packet without the texts of the caller. */
 #define EVENT_BYTES_MAX 192u
 
 static uint8_t *put_varint(uint8_t *to, uint64_t value)
@@ -94,7 +94,8 @@ static uint8_t *put_packet(uint8_t *to, int64_t at_ns, uint32_t sequence, const 
     return put_text(to, event);
 }
 
-/* Returns the text to intern for this path on this track: none if it was interned before. NULL if out of memory. */
+/* Sets `text` to the data that this track must intern for the path. The text is empty if the track interned them
+ * before. Returns NULL if out of memory. */
 static const struct brick_text *interned(struct brick_one_track *track, const struct brick_event_form *form, uint32_t path,
                                          struct brick_text *text)
 {
@@ -109,7 +110,7 @@ static const struct brick_text *interned(struct brick_one_track *track, const st
     return text;
 }
 
-/* Writes an instant with the name "step N". */
+/* Writes an instant event with the name "step N". */
 static uint8_t *put_step(uint8_t *to, const struct brick_span_row *row, uint32_t sequence)
 {
     static const struct brick_text nothing = {"", 0};

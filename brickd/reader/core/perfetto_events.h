@@ -1,8 +1,9 @@
 /* core/perfetto_events.h - writes rows of spans as packets of a Perfetto trace.
  *
- * Each track is a packet sequence of its own: its first packet, which the caller writes, sets the track and the clock
- * as defaults, so an event repeats neither. A name is interned in the first event of the sequence that has it. The
- * numbers of the fields are those of protos/perfetto/trace/trace_packet.proto and track_event/track_event.proto.
+ * Each track is a separate packet sequence. The caller writes the first packet of the sequence, which sets the track
+ * and the clock as defaults. So events need not name their track or their clock. The first event of a sequence with a
+ * name interns the name. The numbers of the fields come from protos/perfetto/trace/trace_packet.proto and
+ * track_event/track_event.proto.
  */
 #ifndef BRICKD_PERFETTO_EVENTS_H
 #define BRICKD_PERFETTO_EVENTS_H
@@ -20,15 +21,16 @@ enum brick_annotation {
 };
 
 struct brick_event_form {
-    struct brick_pieces names;  /* by path: the fields of InternedData for its name and its category */
-    struct brick_pieces events; /* by path: the fields of TrackEvent that refer to these, and its annotations */
-    const uint32_t *sequences;  /* by track: the number of its packet sequence */
+    struct brick_pieces names;  /* for each path: fields of InternedData that intern its name and its category */
+    struct brick_pieces events; /* for each path: fields of TrackEvent with its name, category and annotations */
+    const uint32_t *sequences;  /* for each track: the number of its packet sequence */
     size_t sequence_count;
-    uint32_t steps; /* the packet sequence of the worker's steps: each step is also an instant there; 0: none */
+    uint32_t steps; /* the packet sequence that gets an instant event for each step of the worker; 0: none */
 };
 
-/* Writes the begin and the end of as many rows as `room` bytes hold for certain. Returns the number of rows; sets
- * `used`, and adds to `untracked` the rows without a track. Returns SIZE_MAX if out of memory. */
+/* Writes the begin and the end of each row, and stops when the longest possible row might not fit into the rest of the
+ * `room` bytes. Returns the number of processed rows, sets `used` to the number of written bytes, and adds the number
+ * of rows without a track to `untracked`. Returns SIZE_MAX if out of memory. */
 size_t brick_perfetto_events(struct brick_tracks *tracks, const struct brick_span_row *rows, size_t count,
                              const struct brick_event_form *form, uint8_t *to, size_t room, size_t *used,
                              uint64_t *untracked);

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The consumer is woken when this part of the room is used: the rest must suffice until the consumer runs. */
+/* The consumer is woken when a quarter of the room is used. The rest must be enough until the consumer runs. */
 #define WAKE_PART 4
 
 int brick_spool_begin(struct brick_spool *s, uint64_t bytes, enum brick_left left)
@@ -42,7 +42,7 @@ void brick_spool_free(struct brick_spool *s)
 void brick_spool_wake(const struct brick_spool *s)
 {
     const uint64_t one = 1;
-    ssize_t put = write(s->wake, &one, sizeof one); /* fails only after 2^64 wakes, or if the spool is freed */
+    ssize_t put = write(s->wake, &one, sizeof one); /* this fails only after 2^64 wakes, or if the spool is freed */
     (void)put;
 }
 
@@ -113,7 +113,8 @@ struct brick_chunk *brick_spool_look(const struct brick_spool *s, uint64_t *posi
 
 static void free_up_to(struct brick_spool *s, uint64_t position) { brick_store_release(&s->tail, position); }
 
-/* Redacts a piece once: a redacted piece has a mark, kept when the piece is split. Heads in files never have it. */
+/* Redacts a piece, unless it is already redacted: then `reserved0` of its head is 1, also after the piece was split.
+ * The head that is written to a file is a new one, in which this field is 0. */
 static void redact(struct brick_spool *s, struct brick_chunk *piece)
 {
     struct brick_records *of = (struct brick_records *)(void *)(piece + 1);
@@ -139,7 +140,7 @@ void brick_spool_took(struct brick_spool *s, struct brick_chunk *piece, uint64_t
         free_up_to(s, s->tail + sizeof *piece + piece->length);
         return;
     }
-    /* Move the piece's head forward, over the slots that are already written. */
+    /* Move the head of the piece to the place in front of the first slot that is not written yet. */
     struct {
         struct brick_chunk head;
         struct brick_records records;

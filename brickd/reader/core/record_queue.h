@@ -32,19 +32,19 @@ struct brick_spool {
     uint8_t *memory;
     uint64_t size;
     int wake;                     /* an eventfd */
-    uint32_t producing, consuming; /* 1 while a thread is the producer, or the consumer */
+    uint32_t producing, consuming; /* whether a thread is the producer, or the consumer, now */
     uint8_t padding[BRICK_BLOCK];
     uint64_t head;
-    uint64_t refused_slots; /* slots without room */
+    uint64_t refused_slots; /* how many slots got no room since the spool was created */
     uint8_t more_padding[BRICK_BLOCK];
     uint64_t tail;
-    uint64_t charged; /* refused slots that files have already counted; used by the consumer */
-    enum brick_left left; /* the degree of redaction of records that leave the spool */
-    struct brick_redactor redactor; /* used by the consumer; unused with BRICK_LEFT_ALL */
+    uint64_t charged; /* how many of refused_slots brick_spool_charge has already returned; used by the consumer */
+    enum brick_left left; /* which data records keep when they leave the spool */
+    struct brick_redactor redactor; /* used by the consumer, but not with BRICK_LEFT_ALL */
 };
 
-/* Creates a spool. Returns 0 with errno on failure. Unless `left` is BRICK_LEFT_ALL, every piece is redacted when it
- * leaves. */
+/* Creates a spool. Returns 0 with errno on failure. Unless `left` is BRICK_LEFT_ALL, every piece is redacted before the
+ * consumer reads its slots. */
 int brick_spool_begin(struct brick_spool *s, uint64_t bytes, enum brick_left left);
 void brick_spool_free(struct brick_spool *s);
 
@@ -58,7 +58,7 @@ void brick_spool_wait(const struct brick_spool *s, int milliseconds);
 /* Returns 0 if another producer is active; the caller treats this like a full spool. */
 int brick_spool_enter(struct brick_spool *s);
 void brick_spool_leave(struct brick_spool *s);
-/* Returns room for `bytes` contiguous bytes, not yet published. NULL: no room. */
+/* Returns a place for `bytes` contiguous bytes, which is not published yet. Returns NULL if there is no room. */
 uint8_t *brick_spool_place(struct brick_spool *s, uint64_t bytes);
 /* Returns whether `bytes` contiguous bytes are free at the head. */
 int brick_spool_reaches(const struct brick_spool *s, uint64_t bytes);
@@ -70,17 +70,18 @@ void brick_spool_refuse(struct brick_spool *s, uint64_t slots);
 
 /* Returns the position up to which pieces are published. */
 uint64_t brick_spool_ready(const struct brick_spool *s);
-/* Returns the piece at *at and advances *at. Returns NULL if no piece is below `end`, which is a result of
- * brick_spool_ready. */
+/* Returns the piece at *at, and moves *at behind it. Returns NULL if there is no piece before `end`, which is a result
+ * of brick_spool_ready. */
 struct brick_chunk *brick_spool_look(const struct brick_spool *s, uint64_t *at, uint64_t end);
-/* Returns the oldest piece, which keeps its room. Slots may be read only in a piece returned by this function. */
+/* Returns the oldest piece before `end`, without freeing its room. Callers may read slots only in a piece that this
+ * function returned, because only such a piece is redacted. */
 struct brick_chunk *brick_spool_oldest(struct brick_spool *s, uint64_t end);
 static inline uint64_t brick_piece_slots(const struct brick_chunk *piece)
 {
     return (piece->length - sizeof(struct brick_records)) / sizeof(struct brick_record);
 }
-/* Frees the room of the first `slots` slots of the oldest piece, once these are in a file. The other slots become a
- * separate piece. */
+/* Frees the room of the first `slots` slots of the oldest piece. Call it when these slots are in a file. The other
+ * slots of the piece become a separate piece. */
 void brick_spool_took(struct brick_spool *s, struct brick_chunk *piece, uint64_t slots);
 /* Discards all pieces, and counts their slots as refused. */
 void brick_spool_clear(struct brick_spool *s);

@@ -24,7 +24,7 @@ void brick_walk_checked(const struct brick_record *slots, uint64_t at, uint64_t 
             w->rejected++;
             continue;
         }
-        if (checked && r->slots > count - at) { /* a checksum is read only when it is complete */
+        if (checked && r->slots > count - at) { /* this checksum is incomplete; do not copy it */
             w->cut = at;
             return;
         }
@@ -37,5 +37,5 @@ void brick_walk_checked(const struct brick_record *slots, uint64_t at, uint64_t 
             w->slots += r->slots;
         }
     }
-    w->rejected += at < count; /* then the start of the next record is unknown */
+    w->rejected += at < count; /* a record with no slots: the start of the next record cannot be known */
 }

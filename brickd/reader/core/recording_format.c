@@ -24,7 +24,7 @@ static inline uint64_t step(uint64_t lane, uint64_t word)
     return (lane << 29 | lane >> 35) * ODD;
 }
 
-/* gcc keeps eight variables in registers; an array would be three times slower. */
+/* Eight separate variables, because gcc keeps them in registers. With an array, this would be three times slower. */
 void brick_sum_add(struct brick_sum *s, const void *blocks, uint64_t count)
 {
     uint64_t a = s->lanes[0], b = s->lanes[1], c = s->lanes[2], d = s->lanes[3];
@@ -84,7 +84,8 @@ struct brick_key brick_title_key(const struct brick_title *title)
 {
     struct brick_key key;
     memcpy(key.words, title->id, sizeof key.words);
-    key.words[1] += brick_mixed(title->number + ODD); /* so that a chunk of one file is invalid in another file */
+    /* Each file of a series has another key, so a chunk of one file is invalid in another file. */
+    key.words[1] += brick_mixed(title->number + ODD);
     return key;
 }
 
@@ -123,7 +124,8 @@ int brick_title_judge(const void *bytes, uint64_t length, struct brick_title *ti
     if (titles == 0)
         return refuse(reason, room, "is not a recording of brickd: it begins with %016llx, expected %016llx",
                       (unsigned long long)seen[0].magic, (unsigned long long)BRICK_TITLE_MAGIC);
-    /* This code does not know the checksums of other major versions, so it compares the two titles. */
+    /* This code cannot check the checksums of another major version. But if both titles name the same version, they are
+     * not damaged. */
     if (titles == 2 && other == 0 && seen[1].major == seen[0].major)
         return refuse(reason, room, "has format %u.%u, this brickd reads %u.x: use the brickd that wrote it",
                       seen[0].major, seen[0].minor, BRICK_RECORDING_MAJOR);

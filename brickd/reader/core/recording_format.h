@@ -1,7 +1,7 @@
 /* core/recording_format.h - the file format of recordings, version 1.3.
  *
- * This file defines the format. The writer and the reader of recordings share nothing else. Prose comes first, then
- * structs.
+ * This file defines the format, first in prose and then as structs. The writer and the reader of recordings share
+ * nothing else.
  *
  * 1. OVERVIEW
  *
@@ -32,7 +32,7 @@
  *
  *   file    empty    -> titled    the writer
  *           titled   -> ended     the writer: END, then the file cut to its true length
- *           titled   -> cut       the kernel: the writer was killed, or the disk is full or was removed
+ *           titled   -> cut       the kernel: it killed the writer, or the disk was removed; END is missing
  *   chunk   zeros    -> body      the writer: body and padding; the head stays zeros
  *           body     -> whole     the writer: the head, in one write
  *
@@ -56,8 +56,9 @@
  *     lane = rotate left by 29 (lane + word) * an odd number      modulo 2^64
  *
  *   Each step is invertible in the word and in the lane: if one word changes, the lane differs in all later steps. At
- *   the end, invertible steps mix the lanes one by one with the number of blocks. A change of two words stays unnoticed
- *   with a probability of 2^-64. The checksum is computed at the speed of memory.
+ *   the end, one step for each lane mixes the lane into the number of blocks. These steps are invertible, too, so every
+ *   change of a single word changes the checksum. A change of two words stays unnoticed with a probability of 2^-64.
+ *   The checksum is computed as fast as memory can be read.
  *
  * 5. VERSIONS
  *

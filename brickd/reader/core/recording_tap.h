@@ -1,7 +1,7 @@
 /* core/recording_tap.h - copies the ring slots that one drain reads into a spool, unchanged.
  *
- * The drain requests room and copies slots there. Each run of slots of one ring becomes one or more pieces. If there is
- * no room, the drain copies the slots to its own memory and counts them as refused.
+ * The drain asks for room in the spool and copies slots there. Consecutive slots of one ring become one or more pieces.
+ * If the spool has no room, the drain copies the slots to its own memory, and the recording counts them as refused.
  */
 #ifndef BRICKD_RECORDING_TAP_H
 #define BRICKD_RECORDING_TAP_H
@@ -25,14 +25,14 @@ struct brick_stretch {
     uint64_t inside; /* how many slots at the start belong to an earlier record */
 };
 
-/* Returns where to copy these slots: they continue the open piece or begin a piece. Returns NULL if there is no
- * room. */
+/* Returns the place in the spool for these slots. They continue the open piece, or begin a new piece. Returns NULL if
+ * there is no room. */
 struct brick_record *brick_track_room(struct brick_track *t, const struct brick_stretch *s);
-/* Keeps `count` slots that were copied to the place that brick_track_room returned. */
+/* Adds to the open piece the first `count` slots at the place that brick_track_room returned. */
 void brick_track_took(struct brick_track *t, uint64_t count);
 /* Counts slots for which there was no room. */
 void brick_track_lost(struct brick_track *t, uint64_t count);
-/* Publishes the open piece. */
+/* Publishes the open piece, so that the consumer can write it. */
 void brick_track_end(struct brick_track *t);
 
 #endif

@@ -83,7 +83,7 @@ static int publish(struct brick_recorder *r, struct brick_chunk *head)
     brick_chunk_seal(head, &r->key);
     if (next < r->dirty && !write_whole(r->fd, next, zeros, sizeof zeros))
         return 0;
-    brick_fence_release(); /* a reader that sees the head also sees the body */
+    brick_fence_release(); /* so that a reader that sees the head also sees the body */
     if (!write_whole(r->fd, r->at, head, sizeof *head))
         return 0;
     r->dirty = most(r->dirty, next);

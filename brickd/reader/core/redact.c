@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* Domains of numbers. Equal numbers of different domains get different digests. */
+/* What a number stands for. If equal numbers stand for different things, they get different digests. */
 enum domain { CHECKSUM = 1, STEP, POSITION, STREAM, PARAMS, KEY_NAME };
 
 int brick_redactor_begin(struct brick_redactor *r, enum brick_left left)
@@ -43,7 +43,7 @@ uint64_t brick_redacted_step(const struct brick_redactor *r, uint64_t step) { re
 
 /* ---- records of one slot ------------------------------------------------ */
 
-/* A slot as a record of each kind. */
+/* A slot, as a record of each kind that this file knows. */
 union slot {
     struct brick_record record;
     struct brick_span span;
@@ -89,7 +89,8 @@ static union slot measured(const struct brick_measured *s)
                                      .elapsed_ns = s->elapsed_ns}};
 }
 
-/* Without its content, a record keeps its sequence, because a gap would be counted as a lost record. */
+/* Removes the content of a record but keeps its sequence, because a missing sequence would be counted as a lost
+ * record. */
 static union slot emptied(const struct brick_record *s)
 {
     return (union slot){.record = {.sequence = s->sequence, .slots = s->slots, .kind = s->kind}};
@@ -116,7 +117,7 @@ static union slot alone(const struct brick_redactor *r, uint32_t ring, const uni
            : kind == BRICK_KIND_FINALIZE  ? finalize(r, &s->finalize)
            : kind == BRICK_KIND_MEASURED  ? measured(&s->measured)
            : kind == BRICK_KIND_STEP_TEXT ? step_text(r, &s->step_text)
-           : kind == BRICK_KIND_SOURCE    ? emptied(&s->record) /* recordings have whole sources elsewhere */
+           : kind == BRICK_KIND_SOURCE    ? emptied(&s->record) /* for sources, see BRICK_CHUNK_SOURCE */
                                           : unknown(&s->record);
 }
 
@@ -146,7 +147,7 @@ static union slot sums(const struct brick_redactor *r, const struct brick_tensor
                                  .pos_inf = s->pos_inf, .neg_inf = s->neg_inf, .shape = s->shape, .dtype = s->dtype}};
 }
 
-/* Redacts one slot of a checksum, after its first `done` slots. */
+/* Redacts the slot of a checksum that follows its first `done` slots. */
 static union slot within(const struct brick_redactor *r, uint64_t done, const union slot *s)
 {
     return done == 1 ? output(&s->output) : done % 2 == 0 ? sums(r, &s->sums) : (union slot){.sketch = {{0}}};
@@ -154,7 +155,7 @@ static union slot within(const struct brick_redactor *r, uint64_t done, const un
 
 /* ---- a piece -------------------------------------------------------------- */
 
-/* Redacts slots of a checksum, after its first `done` slots. */
+/* Redacts `count` slots of a checksum, which follow its first `done` slots. */
 static void go_on(const struct brick_redactor *r, union slot *slots, uint64_t count, uint64_t done)
 {
     for (uint64_t n = 0; n < count; n++)
@@ -174,7 +175,7 @@ static int continues(const struct brick_redactor *r, const struct brick_records 
            && of->inside == p->inside;
 }
 
-/* Remembers a checksum whose other slots come in the next piece. */
+/* Remembers a checksum whose last `owed` slots come in the next piece. */
 static void leave(struct brick_redactor *r, const struct brick_records *of, uint64_t count, uint32_t done, uint32_t owed)
 {
     r->place = *of;
@@ -209,5 +210,5 @@ void brick_redact(struct brick_redactor *r, const struct brick_records *of, void
         }
         at += there;
     }
-    memset(&slots[at], 0, (count - at) * sizeof *slots); /* it is unknown where the next record starts */
+    memset(&slots[at], 0, (count - at) * sizeof *slots); /* the start of the next record cannot be known */
 }

@@ -5,11 +5,11 @@
 
 #include <stdlib.h>
 
-/* Stands for all sites. No site has this digest, because digests do not have the bit BRICK_SITE_STATEFUL. */
+/* Means: rows of all sites. It is no site's digest, because digests do not have the bit BRICK_SITE_STATEFUL. */
 #define ANY_SITE UINT64_MAX
 
-/* Returns the rows of a service, sorted by site, input, context, worker and output; *count: their number. With
- * `replaced`, also returns rows that the same worker replaced by an equal row. Returns NULL if out of memory. */
+/* Returns the current rows of a service, sorted by site, input, context, worker and output, and sets *count to their
+ * number. With `replaced`, also returns rows that are no longer current. Returns NULL if out of memory. */
 static struct entry *rows_of(const struct brick_fingerprints *p, uint32_t service, uint64_t site, int replaced, size_t *count)
 {
     const uint64_t held = p->end - p->first;
@@ -31,7 +31,8 @@ static int is_same_row(const struct entry *a, const struct entry *b)
     return a->fingerprint->site == b->fingerprint->site && a->fingerprint->inputs == b->fingerprint->inputs;
 }
 
-/* Counts the entries of one row whose context only one worker has. Returns 0 if there is only one worker. */
+/* The entries have the same site and input. Counts those that could not be compared although another worker has the
+ * row, because no other worker has it in the same context. */
 static uint64_t apart_in(const struct entry *e, size_t count)
 {
     uint64_t apart = 0;
@@ -61,7 +62,8 @@ uint64_t brick_rows_in_other_contexts(const struct brick_fingerprints *p, uint32
     return apart;
 }
 
-/* Returns whether a worker had the same output for a row in several steps. The entries are sorted by output. */
+/* The entries are those of one worker and one row, sorted by output. Returns whether the worker had the same output in
+ * several steps. */
 static int is_repeated(const struct entry *e, size_t count)
 {
     for (size_t i = 0; i < count; i++)

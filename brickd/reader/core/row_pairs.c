@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The limit of counted fingerprints of a site, because counting holds the window's lock. */
+/* At most this many fingerprints of a site are counted, because counting holds the window's lock. */
 #define ENTRIES_MAX ((size_t)16384)
 
 /* ---- counting ------------------------------------------------------------- */
@@ -28,13 +28,14 @@ int brick_rows_far(const struct brick_fingerprints *p, uint64_t one, uint64_t ot
     return !brick_is_unknown(a, b) && brick_rounded(a, b) == BRICK_ROUNDED_NOT;
 }
 
-/* A worker's outputs for one row, each with its newest entry. */
+/* The outputs of one worker for one row. For each output, `of` has the newest entry. */
 struct row_outputs {
     const struct entry *of[BRICK_ROW_OUTPUTS_MAX];
     uint32_t count;
 };
 
-/* Takes the outputs from entries sorted by output. An output above the maximum replaces the last one. */
+/* Collects the outputs from entries that are sorted by output. If there are more than BRICK_ROW_OUTPUTS_MAX, the last
+ * element gets each further output. */
 static struct row_outputs outputs_of(const struct entry *e, size_t count)
 {
     struct row_outputs o = {.count = 0};
@@ -79,7 +80,7 @@ static const struct entry *newest(const struct row_outputs *o)
     return found;
 }
 
-/* Counts the steps of a worker's entries with this far output. */
+/* Counts in how many steps the worker had this far output. */
 static void count_steps(struct brick_row_pair *pair, int side, const struct entry *e, size_t count, uint64_t output)
 {
     for (size_t i = 0; i < count; i++) {
@@ -91,12 +92,12 @@ static void count_steps(struct brick_row_pair *pair, int side, const struct entr
             pair->first[side] = step;
             pair->steps[side] = 1;
         }
-        if (step != pair->first[side] || f->steps) /* `steps`: the worker had this output in several steps */
+        if (step != pair->first[side] || f->steps) /* f->steps: in several steps */
             pair->steps[side] = 2;
     }
 }
 
-/* Keeps the fingerprint of a row if it is among the newest. */
+/* Adds the fingerprint of a row to `recent` if it is one of the newest. */
 static void keep_recent(struct brick_row_pair *pair, int side, uint64_t number, int apart)
 {
     uint64_t *recent = pair->recent[side];
@@ -110,7 +111,7 @@ static void keep_recent(struct brick_row_pair *pair, int side, uint64_t number, 
     recent[n] = number << 1 | (uint64_t)apart;
 }
 
-/* Counts a row that two workers had. `counts`: how many entries each of them has; the entries begin at `of`. */
+/* Counts a row that two workers had. Each has counts[i] entries for the row, which begin at of[i]. */
 static void count_pair(const struct brick_fingerprints *p, struct brick_row_pair *pair, const struct entry *const of[2],
                        const size_t counts[2])
 {
@@ -137,7 +138,7 @@ static void count_pair(const struct brick_fingerprints *p, struct brick_row_pair
     }
 }
 
-/* Decides whether a worker of a pair differs, after all rows were counted. */
+/* Decides, after all rows were counted, whether one worker of a pair differs from the other. */
 static void judge(const struct brick_fingerprints *p, struct brick_row_pair *pair, int side)
 {
     const struct brick_kept_fingerprint *first = NULL;
@@ -158,7 +159,7 @@ static void judge(const struct brick_fingerprints *p, struct brick_row_pair *pai
 
 static struct brick_row_pair *pair_at(struct brick_row_pair *pairs, uint32_t one, uint32_t other)
 {
-    return &pairs[(size_t)other * (other - 1) / 2 + one]; /* one < other */
+    return &pairs[(size_t)other * (other - 1) / 2 + one]; /* needs one < other */
 }
 
 static size_t pairs_of(size_t workers)
@@ -167,8 +168,8 @@ static size_t pairs_of(size_t workers)
     return paired > 0 ? paired * (paired - 1) / 2 : 0;
 }
 
-/* Returns the pairs of workers, counted over the entries of a site. The entries are sorted by row, context, worker and
- * output. Returns NULL if out of memory. */
+/* Counts the entries of a site, which are sorted by row, context, worker and output. Returns the pairs of workers with
+ * their counts, or NULL if out of memory. */
 static struct brick_row_pair *count_site(const struct brick_fingerprints *p, const struct entry *e, size_t count, size_t workers)
 {
     struct brick_row_pair *pairs = calloc(pairs_of(workers) + 1, sizeof *pairs);
@@ -216,8 +217,8 @@ static int do_differ(const struct brick_match *m, struct brick_row_pair *pairs, 
     return pair->differs[0] || pair->differs[1];
 }
 
-/* Compares a row again. A member is within tolerance unless its worker differs from the reference's worker at this
- * site. */
+/* Compares a row again. A member that diverged counts as within tolerance, unless the pairs show that its worker
+ * differs from the worker of the reference at this site. */
 static void settle(struct work *w, struct brick_row_pair *pairs, struct brick_match_row *row)
 {
     struct brick_member *members = &w->m->members[row->first];
@@ -265,8 +266,8 @@ static int by_number(const void *a, const void *b)
     return ORDER(*x, *y);
 }
 
-/* Replaces the workers' numbers by indexes into a sorted list, and returns this list; *count: its length. Returns
- * NULL if out of memory. */
+/* Makes a sorted list of the workers, and replaces each worker's number in the entries by its index in the list.
+ * Returns the list and sets *count to its length. Returns NULL if out of memory. */
 static uint32_t *number_workers(struct entry *e, size_t entries, size_t *count)
 {
     uint32_t *workers = malloc((entries + 1) * sizeof *workers);

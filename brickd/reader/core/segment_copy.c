@@ -8,13 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A summary that changes during this many copies is accepted as it is. */
+/* A summary is copied again if it changed during the copy. After this many copies, it is accepted as it is. */
 #define TRIES 16
-/* The number of names read at once: 32 KiB, so that the second read finds them in the cache. */
+/* How many names are read at a time: 32 KiB, so that the second read finds them in the cache. */
 #define NAMES_AT_ONCE 256u
-/* The number of ring slots between two checks for a hole: 16 KiB. */
+/* How many ring slots are copied between two checks for a hole: 16 KiB. */
 #define SLOTS_AT_ONCE 256u
-#define FLOPS_MAX 0x1p142 /* the sum of 2^62 spans with 2^80 operations each */
+#define FLOPS_MAX 0x1p142 /* 2^62 spans with 2^80 operations each */
 
 int brick_refuse(struct brick_reader *r, const char *format, ...)
 {
@@ -46,7 +46,7 @@ static uint64_t data_fd(const struct brick_source *source, uint64_t offset)
     off_t at = lseek(source->fd, (off_t)offset, SEEK_DATA);
     if (at >= 0)
         return (uint64_t)at;
-    return errno == ENXIO ? UINT64_MAX : offset; /* another error: the file system has no holes */
+    return errno == ENXIO ? UINT64_MAX : offset; /* another error means that the file system has no holes */
 }
 
 struct brick_source brick_source_of(int fd) { return (struct brick_source){.read = read_fd, .data = data_fd, .fd = fd}; }
@@ -83,7 +83,7 @@ int brick_reader_open(struct brick_reader *r, uint64_t file_size)
         return brick_refuse(r, "has %llu bytes, expected at least a header of %zu", (unsigned long long)file_size, sizeof *h);
     if (!brick_fetch(r, 0, &h->magic, sizeof h->magic))
         return 0;
-    brick_fence_acquire(); /* O2: the magic is read first and alone, then the header */
+    brick_fence_acquire(); /* O2 in brick_shm.h: read the magic alone first, and then the header */
     if (h->magic == 0)
         return brick_refuse(r, "not published yet: its worker is starting, or died while it started");
     if (!brick_fetch(r, 0, h, sizeof *h))
@@ -140,7 +140,8 @@ uint32_t brick_reader_rows(const struct brick_reader *r, enum brick_table table,
     return (uint32_t)(known < end ? (known - start) / size : rows);
 }
 
-/* Reads twice: first the words, then the texts (O3). A single read might return a text that is older than its word. */
+/* Reads all names twice, and uses the words of the first read and the texts of the second one (O3 in brick_shm.h). A
+ * single read might return a text that is older than its word. */
 static int names_read(struct brick_reader *r, struct brick_name *to, uint32_t first, uint32_t count)
 {
     uint32_t words[NAMES_AT_ONCE];
@@ -173,13 +174,13 @@ int brick_reader_names(struct brick_reader *r, struct brick_name *to, uint32_t c
     return 1;
 }
 
-/* A path's id is above its parent's, so a walk to the root always ends. */
+/* Refuses a path whose id is not above the id of its parent, so a walk from a path to the root always ends. */
 int brick_reader_keys(struct brick_reader *r, enum brick_table table, uint64_t *to, uint32_t count, uint32_t names)
 {
     const int paths = table == BRICK_PATHS;
     if (!brick_fetch(r, paths ? r->layout.paths : r->layout.sites, to, count * sizeof *to))
         return 0;
-    brick_fence_acquire(); /* O3 */
+    brick_fence_acquire(); /* O3: whatever a key refers to is complete */
     for (uint32_t n = 0; n < count; n++) {
         if ((to[n] & BRICK_KEY_READY) == 0)
             continue;
@@ -194,14 +195,14 @@ int brick_reader_keys(struct brick_reader *r, enum brick_table table, uint64_t *
 
 /* ---- summaries --------------------------------------------------------- */
 
-/* Validates a summary. `changes`: the number of spans that may have ended during the copy. */
+/* Validates a summary. `changes`: how many spans may have been added to it during the copy. */
 static int summary_check(struct brick_reader *r, uint32_t lane, uint32_t path, const struct brick_summary *s,
                        uint64_t changes)
 {
     static const uint64_t limit = UINT64_C(1) << 62;
     uint64_t spans = 0;
     for (uint32_t b = 0; b < BRICK_BUCKETS; b++) {
-        if (s->histogram[b] > limit - spans) /* check each bucket and the sum: a wrapped sum could equal the count */
+        if (s->histogram[b] > limit - spans) /* check before each addition: a wrapped sum could equal the count */
             return brick_refuse(r, "lane %u, path %u: the histogram has more than 2^62 spans, with %llu in bucket %u", lane,
                                 path, (unsigned long long)s->histogram[b], b);
         spans += s->histogram[b];
@@ -212,7 +213,7 @@ static int summary_check(struct brick_reader *r, uint32_t lane, uint32_t path, c
                             (unsigned long long)spans, (unsigned long long)s->count);
     if (s->total > limit || s->child > limit || s->again > limit || s->min > limit || s->max > limit)
         return brick_refuse(r, "lane %u, path %u: a time is above 2^62 ticks", lane, path);
-    if (!(s->squares >= 0 && s->squares <= 0x1p124)) /* the square of 2^62 ticks */
+    if (!(s->squares >= 0 && s->squares <= 0x1p124)) /* 2^124: the square of 2^62 ticks */
         return brick_refuse(r, "lane %u, path %u: the sum of squares is %g", lane, path, s->squares);
     if (!(brick_summary_flops(s) >= 0 && brick_summary_flops(s) <= FLOPS_MAX))
         return brick_refuse(r, "lane %u, path %u: %g floating-point operations", lane, path, brick_summary_flops(s));
@@ -223,7 +224,7 @@ static int summary_check(struct brick_reader *r, uint32_t lane, uint32_t path, c
     return 1;
 }
 
-/* Reads one summary: its sequence, the summary, its sequence again (O8). */
+/* Reads the sequence of a summary, then the summary, then its sequence again (O8 in brick_shm.h). */
 static int summary_read(struct brick_reader *r, uint64_t sequences, uint64_t summaries, uint32_t path,
                       struct brick_summary *s, uint64_t *before, uint64_t *after)
 {
@@ -236,8 +237,8 @@ static int summary_read(struct brick_reader *r, uint64_t sequences, uint64_t sum
     return brick_fetch(r, sequences + path * (uint64_t)8, after, 8);
 }
 
-/* Returns the first path whose block has data, from `first` on, or `count`. `first` and the result are multiples of
- * BRICK_BLOCK. */
+/* Returns the first path, from `first` on, of a block that has data, or `count` if there is none. `first` and the
+ * result are multiples of BRICK_BLOCK. */
 static uint32_t next_block(const struct brick_reader *r, uint32_t lane, uint32_t first, uint32_t count)
 {
     const uint64_t size = sizeof(struct brick_summary);
@@ -271,9 +272,9 @@ static int block_add(struct brick_reader *r, uint32_t lane, uint32_t first, uint
     uint64_t any = 0;
     for (uint32_t i = 0; i < count; i++)
         any |= before[i];
-    if (any == 0) /* the block was never written, so it may have no memory */
+    if (any == 0) /* the block was never written; do not read it, because it may be a hole */
         return 1;
-    brick_fence_acquire(); /* O8, for the block */
+    brick_fence_acquire(); /* O8, for all summaries of the block at once */
     if (!brick_fetch(r, summaries + first * (uint64_t)sizeof *copy, copy, count * (uint64_t)sizeof *copy))
         return 0;
     brick_fence_acquire();
@@ -313,7 +314,8 @@ int brick_reader_summaries(struct brick_reader *r, uint32_t lane, uint32_t count
 
 /* ---- rings ------------------------------------------------------------- */
 
-/* Sets *position to the first record that the writer cannot overwrite. Returns 0 if unknown, -1 if refused. */
+/* Sets *position to the first record that the writer may not overwrite. Returns 0 if this position is not known, and -1
+ * if the segment is refused. */
 static int ring_tail(struct brick_reader *r, uint32_t lane, int events, uint64_t head, uint64_t slots,
                      uint64_t *position)
 {
@@ -326,8 +328,8 @@ static int ring_tail(struct brick_reader *r, uint32_t lane, int events, uint64_t
     return has_next || brick_tail_untouched(tail, head, slots);
 }
 
-/* Copies slots up to the head or a hole. A hole has no records, and the start of the next record is unknown. Returns
- * the number of slots, or -1. */
+/* Copies slots up to the head or to a hole. A hole has no records, and where a record starts behind it is not known.
+ * Returns the number of copied slots, or -1. */
 static int64_t ring_copy(struct brick_reader *r, uint64_t ring, uint64_t slots, uint64_t from, uint64_t head,
                          struct brick_record *to)
 {
@@ -351,11 +353,12 @@ int64_t brick_reader_ring(struct brick_reader *r, uint32_t lane, int events, str
                        + (events ? offsetof(struct brick_lane, event_head) : offsetof(struct brick_lane, span_head));
     uint64_t ring = r->layout.first + lane * r->layout.stride + (events ? r->layout.event_ring : r->layout.span_ring);
     uint64_t head = 0, before = 0, after = 0;
-    /* During the copy, the consumer may free slots for the writer. So read the tail again, and drop slots below it. */
+    /* While slots are copied, the consumer may free them, and the writer may overwrite them. So read the tail again
+     * after the copy, and drop all slots below it. */
     for (int tries = 0; tries < TRIES; tries++) {
         if (!brick_fetch(r, head_at, &head, 8))
             return -1;
-        brick_fence_acquire(); /* O11 */
+        brick_fence_acquire(); /* O11 in brick_shm.h: the records below the head are complete */
         int known = ring_tail(r, lane, events, head, slots, &before);
         if (known < 0)
             return -1;

@@ -5,7 +5,7 @@
 
 #define THERE ((UINT64_C(1) << BRICK_WINDOW_SHIFT) - 1)
 #define COUNTS_MIN ((size_t)1024)
-#define TOGETHER UINT32_MAX /* stands for all services without separate windows */
+#define TOGETHER UINT32_MAX /* in place of a service: all services that have no separate windows */
 
 static struct brick_service_window *append(struct brick_windows *w, uint32_t service, int rows)
 {
@@ -52,7 +52,7 @@ struct brick_service_window *brick_windows_of(struct brick_windows *w, uint32_t 
     return own != NULL ? own : found(w, TOGETHER, rows);
 }
 
-/* Limits each window to its share, and evicts fingerprints above it. */
+/* Limits each window to its share, and evicts the fingerprints that exceed it. Returns 0 if out of memory. */
 static int share(struct brick_windows *w)
 {
     int whole = 1;
@@ -103,7 +103,7 @@ void brick_windows_drop(struct brick_windows *w, uint32_t service)
         struct brick_service_window *of = found(w, service, rows);
         if (of != NULL) {
             drop(w, of);
-            share(w); /* now the other windows may use more */
+            share(w); /* the shares of the other windows are larger now */
         }
     }
 }

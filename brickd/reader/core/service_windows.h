@@ -1,17 +1,18 @@
-/* core/service_windows.h - windows of fingerprints. The windows share a limit of bytes in equal parts.
+/* core/service_windows.h - the windows of fingerprints of all services, which share a limit of bytes in equal parts.
  *
- * A service has one window of whole tensors and another window of rows, because a step has many more rows than tensors.
- * If there is only one window, it may use all bytes. When another window starts, each window is limited to its share.
- * So a service that sends many fingerprints evicts only its own fingerprints, and rows of a service evict only rows.
- * Numbers of fingerprints are unique over all windows: the upper bits are the window's number, which is never reused.
- * Without shares, window 0 has all fingerprints.
+ * Each service has a window for fingerprints of whole tensors, and another window for those of single rows, because a
+ * step has many more rows than tensors. Whenever a window is added or removed, the limit is divided anew. So a service
+ * that sends many fingerprints evicts only its own ones, and rows evict only rows. The number of a fingerprint is
+ * unique over all windows: its upper bits are the number of the window, which is never used again. If `shares` is 0,
+ * there is only window 0, which has all fingerprints.
  */
 #ifndef BRICKD_SERVICE_WINDOWS_H
 #define BRICKD_SERVICE_WINDOWS_H
 
 #include "fingerprint_window.h"
 
-/* The most windows. All further services share two more windows. So each window has at least 200 KiB of 64 MiB. */
+/* At most this many windows belong to one service each. All further services share two more windows. So if the limit is
+ * 64 MiB, each window has at least 200 KiB. */
 #ifndef BRICK_WINDOWS_MAX
 #define BRICK_WINDOWS_MAX 256u
 #endif
@@ -21,7 +22,7 @@ struct brick_service_window {
     struct brick_fingerprints window;
     uint64_t number;
     uint32_t service;
-    int rows; /* whether the window has rows, not whole tensors */
+    int rows; /* whether the window has fingerprints of rows, not of whole tensors */
 };
 
 struct brick_windows {
@@ -29,7 +30,7 @@ struct brick_windows {
     size_t count, room;
     size_t bytes_max;
     uint64_t key;
-    uint64_t numbers;  /* the number of windows assigned so far */
+    uint64_t numbers;  /* how many window numbers are used so far */
     int shares;
     uint64_t dropped, dropped_refused, dropped_unlike, dropped_untracked; /* the counts of dropped windows */
 };
@@ -40,13 +41,14 @@ enum brick_windows_sum { BRICK_SUM_FIRST, BRICK_SUM_END, BRICK_SUM_REFUSED, BRIC
 int brick_windows_init(struct brick_windows *w, size_t bytes_max, uint64_t key, int shares);
 void brick_windows_free(struct brick_windows *w);
 
-/* Returns the window of a service's whole tensors, or of its rows; or NULL. */
+/* Returns the window for the whole tensors of a service, or for its rows. Returns NULL if there is none. */
 struct brick_service_window *brick_windows_of(struct brick_windows *w, uint32_t service, int rows);
 /* Like brick_windows_of, but creates the window if it is missing. Returns NULL if out of memory. */
 struct brick_service_window *brick_windows_made(struct brick_windows *w, uint32_t service, int rows);
-/* Returns the window of this fingerprint, and the fingerprint's number there; NULL if the fingerprint was evicted. */
+/* Returns the window that has this fingerprint, and sets *there to its number in the window. Returns NULL if the
+ * fingerprint was evicted. */
 struct brick_fingerprints *brick_windows_hold(struct brick_windows *w, uint64_t number, uint64_t *there);
-/* Frees the windows of a service, if it has separate ones. */
+/* Frees the windows of a service, but not the windows that it shares with other services. */
 void brick_windows_drop(struct brick_windows *w, uint32_t service);
 
 uint64_t brick_windows_sum(const struct brick_windows *w, enum brick_windows_sum sum);

@@ -29,7 +29,8 @@ static uint32_t *waiting_place(const struct brick_fingerprints *p, uint32_t numb
     return &p->waiting[number & (p->counts_room - 1)];
 }
 
-/* Copies the counts of all services except one to `other`, which has enough room. `moved`: the new index of each. */
+/* Copies the counts of all services except one to `other`, which has enough room. Sets in `moved` the new index of
+ * each. */
 static void copy_counts(struct brick_fingerprints *other, const struct brick_fingerprints *p, uint64_t without, uint32_t *moved)
 {
     for (size_t n = 0; n < p->counts_used; n++) {

@@ -1,6 +1,7 @@
-/* core/site_counts.h - counts fingerprints per site, and keeps unlike fingerprints until they are taken.
+/* core/site_counts.h - counts fingerprints per site, and notes unlike fingerprints until the daemon asks for them.
  *
- * core/fingerprint_window.c keeps the fingerprints and their groups, and calls these functions.
+ * An unlike fingerprint has an output that differs from another output in its group. core/fingerprint_window.c keeps
+ * the fingerprints and their groups, and calls these functions.
  */
 #ifndef BRICKD_SITE_COUNTS_H
 #define BRICKD_SITE_COUNTS_H
@@ -13,14 +14,15 @@
 
 static inline uint64_t brick_digest(uint64_t of, uint64_t and) { return brick_mixed(of ^ brick_mixed(and + BRICK_ODD)); }
 
-/* Returns the counts of a site, or of site 0 if there is no room. Returns NULL if out of memory. */
+/* Returns the counts of a site. If there is no room for another site, returns the counts of site 0. Returns NULL if out
+ * of memory. */
 struct brick_site_count *brick_count_of(struct brick_fingerprints *p, uint32_t service, uint64_t site);
 /* Returns the counts of a site; NULL if the site has none. */
 struct brick_site_count *brick_count_known(const struct brick_fingerprints *p, uint32_t service, uint64_t site);
 void brick_count_changes(struct brick_fingerprints *p, struct brick_site_count *c);
 
-/* Counts an unlike fingerprint. All unlike fingerprints since the last take are kept with the same probability, so a
- * worker that is first or frequent does not hide other workers. */
+/* Counts an unlike fingerprint, and may note it as waiting. Only a few wait per site; each fingerprint has the same
+ * chance to be among them, so a worker that is first or frequent does not hide other workers. */
 void brick_count_unlike(struct brick_fingerprints *p, uint64_t number, struct brick_site_count *count, enum brick_rounded how);
 
 #endif

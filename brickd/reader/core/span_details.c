@@ -17,7 +17,8 @@ static inline void be_longest(struct brick_longest *to, const struct brick_span 
     to->elements = elements;
 }
 
-/* Path, slots and kind share one word. If slots and kind are the usual ones, an XOR with their bits leaves the path. */
+/* Path, slots and kind are in one word of 64 bits. Returns this word XOR the bits of the usual slots and kind. So the
+ * result is the path of a usual span, and an impossible path for every other record. */
 static inline uint64_t usual_path(const struct brick_span *s)
 {
     uint64_t word;
@@ -46,7 +47,8 @@ static uint64_t take_usual(struct brick_details *d, struct brick_spans *lane, co
     return (uint64_t)(s - first);
 }
 
-/* Creates the entry of a new path. The writer stores a path in the table of paths before it writes such a record. */
+/* Creates the entry of a path at its first record. The path is already in the table of paths, because the writer stores
+ * it there before it writes the record. */
 static struct brick_longest *longest_make(struct brick_details *d, uint32_t path)
 {
     uint64_t key;
@@ -68,7 +70,7 @@ static struct brick_longest *longest_make(struct brick_details *d, uint32_t path
 
 static int take_any(struct brick_details *d, struct brick_spans *lane, const struct brick_span *s, int newest)
 {
-    /* The elements of a step are its valid rows. */
+    /* The record of a step has the number of its valid rows in `bytes`. It is used as the number of elements. */
     int is_step = s->kind == BRICK_KIND_STEP;
     if (!is_step && s->kind != BRICK_KIND_SPAN) {
         d->skipped++;
@@ -97,7 +99,7 @@ uint64_t brick_details_take(struct brick_details *d, struct brick_spans *lane, c
 {
     uint64_t older = left > BRICK_RECENT ? left - BRICK_RECENT : 0;
     uint64_t i = 0;
-    while (i < count) { /* a record may extend past `count` */
+    while (i < count) { /* `i` may exceed `count` if a record extends past the slots */
         uint64_t end = i + take_usual(d, lane, slots + i, count - i), newest = i > older ? i : older;
         if (newest < end) {
             memcpy(&lane->newest[lane->kept], &slots[newest], (end - newest) * sizeof *slots);
@@ -107,7 +109,7 @@ uint64_t brick_details_take(struct brick_details *d, struct brick_spans *lane, c
         if (i == count)
             break;
         const struct brick_span *s = (const struct brick_span *)(const void *)&slots[i];
-        if (s->slots == 0 || s->slots > left - i) { /* then the start of the next record is unknown */
+        if (s->slots == 0 || s->slots > left - i) { /* the start of the next record cannot be known */
             d->rejected++;
             return left;
         }
@@ -118,7 +120,7 @@ uint64_t brick_details_take(struct brick_details *d, struct brick_spans *lane, c
     return i;
 }
 
-/* Returns the time when a record was written. */
+/* Returns the time at which the span of a record ended. */
 static uint64_t end_of(const struct brick_details *d, const struct brick_span *s)
 {
     return d->by_path[s->path]->given ? s->start : s->start + s->duration;
@@ -133,7 +135,7 @@ void brick_details_keep(struct brick_details *d, const struct brick_spans *lane)
         return;
     }
     struct brick_span merged[BRICK_RECENT];
-    while (at > 0 && old + new > 0) { /* merge, beginning with the newest; each side keeps its order */
+    while (at > 0 && old + new > 0) { /* merge from the newest on; the spans of each side keep their order */
         int takes_new = old == 0 || (new > 0 && end_of(d, &lane->newest[new - 1]) >= end_of(d, &d->recent[old - 1]));
         merged[--at] = takes_new ? lane->newest[--new] : d->recent[--old];
     }

@@ -1,7 +1,8 @@
 /* core/span_details.h - the span records of one segment: their count, the longest span of each path, and the newest
  * spans.
  *
- * Totals of spans are not here, but in the worker's own summaries. A path takes memory at its first span.
+ * The totals of all spans are not here: they are in the worker's summaries. Memory for a path is allocated at its first
+ * span.
  */
 #ifndef BRICKD_SPAN_DETAILS_H
 #define BRICKD_SPAN_DETAILS_H
@@ -19,25 +20,25 @@ struct brick_longest {
 
 struct brick_details {
     struct brick_reader *reader;
-    struct brick_longest **by_path; /* one per path in the header: a record of another path is invalid */
+    struct brick_longest **by_path; /* for each path that the header allows; a record of any other path is invalid */
     uint32_t end;                  /* the id of the last path with spans, plus 1 */
-    uint32_t paths;                /* the number of paths with spans */
+    uint32_t paths;                /* how many paths have spans */
     uint64_t spans;                /* the number of valid records */
     uint64_t rejected;             /* the number of invalid records */
     uint64_t skipped;              /* the number of records of unknown kinds */
-    uint32_t kept;                 /* the number of entries of `recent`, oldest first */
+    uint32_t kept;                 /* how many entries `recent` has; the oldest is first */
     struct brick_span recent[BRICK_RECENT];
 };
 
-/* The spans of one lane up to a head. */
+/* What one lane adds: the spans that a pass reads from its ring. */
 struct brick_spans {
-    uint64_t sequence; /* the sequence of the last record; sequences increase */
-    uint32_t kept;     /* the number of entries of `newest`: the spans in the last slots before the head, in order */
+    uint64_t sequence; /* the sequence of the last valid record; the next one must be larger */
+    uint32_t kept;     /* how many entries `newest` has, which are the last spans before the head, in order */
     struct brick_span newest[BRICK_RECENT];
 };
 
-/* Reads `count` ring slots; there are `left` slots up to the head. Returns the number of processed slots, which is more
- * than `count` if a record extends past them; 0 if refused. */
+/* Reads `count` ring slots; there are `left` slots up to the head. Returns the number of processed slots, which exceeds
+ * `count` if the last record extends past them. Returns 0 if the segment is refused. */
 uint64_t brick_details_take(struct brick_details *d, struct brick_spans *lane, const struct brick_record *slots,
                             uint64_t count, uint64_t left);
 

@@ -67,7 +67,7 @@ size_t brick_span_lines(const struct brick_span_row *rows, size_t count, const s
     for (; i < count && (size_t)(at - to) + longest <= room; i++) {
         const struct brick_span_row *row = &rows[i];
         if (row->path >= form->places.count || row->kind >= BRICK_ROW_KINDS)
-            continue; /* not a row of this caller's */
+            continue; /* skip a row with an unknown path or kind */
         at = put(at, &form->track);
         const struct brick_text place = brick_piece(&form->places, row->path);
         at = put(at, &place);

@@ -12,10 +12,11 @@ struct brick_text {
     size_t length;
 };
 
-/* Many texts, one after the other: text i is from offsets[i] to offsets[i + 1]. The caller has validated these. */
+/* Many texts in one string. Text i begins at offsets[i] and ends before offsets[i + 1]. The caller has validated the
+ * offsets. */
 struct brick_pieces {
     const char *text;
-    const uint32_t *offsets; /* count + 1 */
+    const uint32_t *offsets; /* count + 1 offsets */
     size_t count;
 };
 
@@ -35,17 +36,18 @@ static inline size_t brick_longest_piece(const struct brick_pieces *p)
 enum { BRICK_LINE_NUMBERS = 8 }; /* begin, duration, self, step, elements, bytes, rows, lost */
 
 struct brick_line_form {
-    struct brick_text track;         /* begins each line */
-    struct brick_pieces places;      /* by path; follows */
-    struct brick_text kinds[BRICK_ROW_KINDS];          /* follows the place */
-    struct brick_text before[BRICK_LINE_NUMBERS];      /* precedes each number */
-    struct brick_text end;
-    struct brick_text none;          /* in place of a step or rows that do not exist */
-    struct brick_text quote;         /* around the hexadecimal digits of a step */
-    int64_t epoch_ns;                /* is added to each begin */
+    struct brick_text track;         /* the first text of each line */
+    struct brick_pieces places;      /* the second text: one for each path */
+    struct brick_text kinds[BRICK_ROW_KINDS];          /* the third text: one for each kind of row */
+    struct brick_text before[BRICK_LINE_NUMBERS];      /* the text before each number */
+    struct brick_text end;           /* the last text of each line */
+    struct brick_text none;          /* replaces the step or the number of rows if a row has none */
+    struct brick_text quote;         /* the text before and after the hexadecimal digits of a step */
+    int64_t epoch_ns;                /* this is added to each begin */
 };
 
-/* Writes as many lines as `room` bytes hold for certain. Returns the number of rows, and sets `used` (bytes). */
+/* Writes a line for each row, and stops when the longest possible line might not fit into the rest of the `room` bytes.
+ * Returns the number of processed rows, and sets `used` to the number of written bytes. */
 size_t brick_span_lines(const struct brick_span_row *rows, size_t count, const struct brick_line_form *form, char *to,
                         size_t room, size_t *used);
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#define NS_MAX (INT64_C(1) << 61) /* 73 years; the sum of two such times has no overflow */
+#define NS_MAX (INT64_C(1) << 61) /* 73 years; two such times can be added without an overflow */
 
 static inline int64_t limited(double ns)
 {
@@ -22,7 +22,7 @@ int64_t brick_knots_ns(const struct brick_knot *knots, size_t count, uint64_t ti
         i++;
     *hint = i;
     const int64_t ns = knots[i].ns + limited((double)(t - knots[i].ticks) * knots[i].tick_ns);
-    /* Rounding must not move a time past the next pair. */
+    /* Without this check, rounding could move a time past the next pair. */
     if (i + 1 < count && ns > knots[i + 1].ns)
         return knots[i + 1].ns;
     return ns > NS_MAX ? NS_MAX : ns;
@@ -35,7 +35,8 @@ static inline int possible(const struct brick_span *s)
            && (s->kind != BRICK_KIND_STEP || s->bytes <= s->elements);
 }
 
-/* Counts the records between this sequence and the last one. Returns whether the sequence is valid. */
+/* Counts the records that are missing between the last sequence and this one. Returns whether this sequence is
+ * valid. */
 static inline int follows(struct brick_row_state *state, uint64_t sequence)
 {
     if (sequence <= state->sequence)
@@ -53,7 +54,7 @@ static void times(const struct brick_span *s, int given, const struct brick_row_
                   struct brick_span_row *row)
 {
     const int64_t child = s->child < s->duration ? (int64_t)s->child : (int64_t)s->duration;
-    if (given) { /* `start` is the time when the host gave the duration, so the span ended then */
+    if (given) { /* `start` is when the host gave the duration, which is after the span */
         const int64_t duration = s->duration < (uint64_t)NS_MAX ? (int64_t)s->duration : NS_MAX;
         row->begin_ns = brick_knots_ns(rules->knots, rules->knot_count, s->start, hint) - duration;
         row->duration_ns = duration;
@@ -76,7 +77,7 @@ size_t brick_span_rows(const struct brick_record *slots, size_t count, const str
         const struct brick_span *s = (const struct brick_span *)(const void *)&slots[at];
         const int is_step = s->kind == BRICK_KIND_STEP;
         if (s->slots == 0) {
-            state->rejected++; /* the start of the next record is unknown */
+            state->rejected++; /* the start of the next record cannot be known */
             break;
         }
         if (s->kind != BRICK_KIND_SPAN && !is_step) {
@@ -96,7 +97,7 @@ size_t brick_span_rows(const struct brick_record *slots, size_t count, const str
         if (row->duration_ns < rules->longer_ns)
             continue;
         row->step = s->step;
-        row->elements = is_step ? s->bytes : s->elements; /* the elements of a step are its valid rows */
+        row->elements = is_step ? s->bytes : s->elements; /* of a step: its valid rows */
         row->bytes = is_step ? 0 : s->bytes;
         row->rows = is_step ? s->elements : 0;
         row->path = path;

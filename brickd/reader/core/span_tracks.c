@@ -5,7 +5,7 @@
 
 #define ROOTS_AT_FIRST 16u
 
-/* Merges the older half of the roots, which only makes later spans prefer another track. */
+/* Makes one root of the older half of the roots. This is safe: at worst, a later span is placed on another track. */
 static void merge_older(struct brick_one_track *track)
 {
     const uint32_t half = track->count / 2;
@@ -32,12 +32,13 @@ static int has_room(struct brick_one_track *track)
     return 1;
 }
 
-/* Returns how many roots stay below a span on this track; UINT32_MAX if the span does not fit. */
+/* Returns how many roots of the track end before the span begins. The span contains the other roots. Returns UINT32_MAX
+ * if the span cannot be placed on this track. */
 static uint32_t kept_below(const struct brick_one_track *track, const struct brick_interval *span, int *tied)
 {
     uint32_t kept = track->count;
     if (kept > 0 && span->end < track->roots[kept - 1].end)
-        return UINT32_MAX; /* out of order: what is inside the last root is unknown */
+        return UINT32_MAX; /* out of order: spans inside the last root are no longer known */
     int tie = 0;
     while (kept > 0 && track->roots[kept - 1].begin >= span->begin) {
         kept--;

@@ -37,7 +37,8 @@ void brick_summary_add(struct brick_summary *into, const struct brick_summary *s
         into->histogram[b] = brick_sum(into->histogram[b], s->histogram[b]);
 }
 
-/* Returns the first tick of a bucket; `bucket` may be one past the last bucket. */
+/* Returns the smallest duration of a bucket, in ticks. `bucket` may be BRICK_BUCKETS, which is the end of the last
+ * bucket. */
 static uint64_t bucket_start(uint32_t bucket)
 {
     return bucket == 0 ? 0 : (uint64_t)exp2(BRICK_BUCKET_OCTAVE + bucket / (double)BRICK_BUCKETS_PER_OCTAVE);

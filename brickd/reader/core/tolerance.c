@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-#define PLACES 16 /* the places of a sketch */
-#define UNITS 8.0f /* several operators in a row may round by up to this multiple of one operator's rounding */
+#define PLACES 16 /* how many places a sketch has */
+#define UNITS 8.0f /* several operators, one after the other, may round by this many times the error of one */
 
 static const struct brick_tensor_sums *sums_of(const struct brick_record *slots, uint32_t tensor)
 {
@@ -17,7 +17,8 @@ static const float *places_of(const struct brick_record *slots, uint32_t tensor)
     return ((const struct brick_tensor_sketch *)(const void *)&slots[3 + 2 * tensor])->places;
 }
 
-/* Returns half the distance from 1 to the next number; 0: not a floating-point dtype. */
+/* Returns the rounding unit of a dtype: half the distance from 1 to the next number. Returns 0 if the dtype is not a
+ * floating-point type. */
 static double unit_of(uint8_t dtype)
 {
     switch (dtype) {
@@ -44,7 +45,7 @@ int brick_is_float(uint8_t dtype) { return unit_of(dtype) > 0; }
 
 int brick_is_coarse(uint8_t dtype) { return unit_of(dtype) > 0x1p-24; }
 
-int brick_values_left_out(const struct brick_record *slots) /* no tensor has an fnv1a of 0 */
+int brick_values_left_out(const struct brick_record *slots) /* a tensor never has an fnv1a of 0 */
 {
     return ((const struct brick_output *)(const void *)&slots[1])->fnv1a == 0;
 }
@@ -91,7 +92,8 @@ float brick_tensor_error(const struct brick_record *one, const struct brick_reco
     return norm > 0 && isfinite(norm) ? (float)(sqrt(squares) / norm) : NAN;
 }
 
-/* Returns how many numbers were reduced to one output element: the numbers in one row of the largest input. */
+/* Returns how many numbers the operator may have added up for one element of the output: the numbers in one row of the
+ * largest input. */
 static double reduction(const struct brick_record *slots)
 {
     const struct brick_checked *c = (const struct brick_checked *)(const void *)slots;
