@@ -323,19 +323,23 @@ static PyObject *segment_ring(PyObject *self, PyObject *args)
         PyErr_Format(PyExc_IndexError, "lane %u of %u", lane, s->reader.header.lanes);
         return NULL;
     }
-    uint64_t slots = events ? s->reader.header.event_slots : s->reader.header.span_slots, first = 0;
-    struct brick_record *copy = PyMem_Malloc(slots * sizeof *copy);
-    if (copy == NULL)
-        return PyErr_NoMemory();
+    const uint64_t slots = events ? s->reader.header.event_slots : s->reader.header.span_slots;
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(slots * sizeof(struct brick_record)));
+    if (bytes == NULL)
+        return NULL;
+    struct brick_record *copy = (struct brick_record *)(void *)PyBytes_AS_STRING(bytes);
+    uint64_t first = 0;
     int64_t count;
     Py_BEGIN_ALLOW_THREADS
     count = brick_reader_ring(&s->reader, lane, events, copy, &first);
     Py_END_ALLOW_THREADS
-    PyObject *result = count < 0 ? refused(s)
-                                 : Py_BuildValue("(Ky#)", (unsigned long long)first, (const char *)copy,
-                                                 (Py_ssize_t)((uint64_t)count * sizeof *copy));
-    PyMem_Free(copy);
-    return result;
+    if (count < 0) {
+        Py_DECREF(bytes);
+        return refused(s);
+    }
+    if (_PyBytes_Resize(&bytes, (Py_ssize_t)((uint64_t)count * sizeof *copy)) != 0)
+        return NULL;
+    return Py_BuildValue("(KN)", (unsigned long long)first, bytes);
 }
 
 static PyMethodDef segment_methods[] = {
