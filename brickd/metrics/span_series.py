@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
@@ -61,9 +62,12 @@ class SpanSeries:
         """
         self._services = {name: self._services.get(name) or _Service(name) for name in workers}
         self.exported = self.exported.only(workers)
+        measured = defaultdict[str, list[float]](list)
         # The oldest worker has measured the length of its ticks most exactly.
         for worker in sorted((each for of in workers.values() for each in of), key=_began):
-            self.exported = self.exported.with_tick(worker.reading.clock, worker.reading.tick_ns)
+            measured[worker.reading.clock].append(worker.reading.tick_ns)
+        for clock, ticks in measured.items():
+            self.exported = self.exported.with_ticks(clock, ticks)
         for name, of in workers.items():
             self.exported = self._services[name].write(of, shown, self.exported, into)
 
@@ -132,7 +136,7 @@ class _Service:
         self, reading: Reading, exported: ExportedSeries, places: array[int], sums: dict[float, _reader.Durations]
     ) -> tuple[float, list[tuple[int, int, int]]]:
         """Add a reading to the sums of its tick length; return this length, and the sums of the reading alone."""
-        tick_ns = exported.tick(reading.clock, reading.tick_ns) or reading.tick_ns
+        tick_ns = exported.tick(reading.clock, reading.tick_ns)
         rows = self._rows[reading.uuid].rows
         into = sums.setdefault(tick_ns, _reader.Durations())
         bounds = bounds_of(tick_ns), bounds_of(1.0)

@@ -2,12 +2,13 @@
 
 Owns: which bricks have series, which length of a tick is used. Must not know: metrics, where this is saved. Invariants:
 Once a brick has series, it keeps them. Once all places are taken, no other brick gets series. So no sum ever decreases.
-The length of a tick that the sums use does not change, although each reading measures the length again.
+The length of a tick that the sums use does not change while a worker has it, although each reading measures the length
+again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ BRICKS_MAX = 50  # of a service
 SERVICES_MAX = 256  # with such bricks, because the state of a daemon has their names
 OTHER = "other"
 
-_TICKS_MAX = 8
+TICKS_MAX = 64  # of a clock: as many as the totals of dead workers that a daemon keeps
 _UNLIKE = 0.001  # clocks of one machine differ by less (brickd/shm/clock.py)
 
 Brick = tuple[str, bool]  # the name, and whether its times are only upper bounds
@@ -49,20 +50,26 @@ class ExportedSeries(NamedTuple):
         """Return a copy without other services."""
         return self._replace(bricks={name: bricks for name, bricks in self.bricks.items() if name in services})
 
-    def with_tick(self, clock: str, tick_ns: float) -> ExportedSeries:
-        """Return a copy that has this tick length for the clock, too.
+    def with_ticks(self, clock: str, measured: Sequence[float]) -> ExportedSeries:
+        """Return a copy that knows a similar length for each of these lengths of a tick.
 
-        If a similar length is known, nothing is added.
+        If there are too few places, a length that no worker has any more gives up its place. If all known lengths are
+        in use, the last of the new lengths get none.
         """
-        if self.tick(clock, tick_ns) is not None:
-            return self
-        ticks = (*self.ticks.get(clock, ()), tick_ns)[-_TICKS_MAX:]
-        return self._replace(ticks={**self.ticks, clock: ticks})
-
-    def tick(self, clock: str, tick_ns: float) -> float | None:
-        """Return the known length that is used instead of a measured one; None if no similar length is known yet."""
         known = self.ticks.get(clock, ())
-        return next((each for each in known if abs(each / tick_ns - 1) < _UNLIKE), None)
+        for tick_ns in measured:
+            if _similar(known, tick_ns) is None:
+                if len(known) >= TICKS_MAX:
+                    used = {_similar(known, each) for each in measured}
+                    known = tuple(each for each in known if each in used)
+                known = (*known, tick_ns)[:TICKS_MAX]
+        return self if known == self.ticks.get(clock, ()) else self._replace(ticks={**self.ticks, clock: known})
+
+    def tick(self, clock: str, tick_ns: float) -> float:
+        """Return the known length that is used instead of a measured one: the first similar one, else the nearest."""
+        known = self.ticks[clock]
+        similar = _similar(known, tick_ns)
+        return min(known, key=lambda each: abs(each / tick_ns - 1)) if similar is None else similar
 
     def plain(self) -> dict[str, Any]:
         """Return the JSON."""
@@ -79,10 +86,14 @@ class ExportedSeries(NamedTuple):
             for service, found in limited(document["bricks"], SERVICES_MAX).items()
         }
         ticks = {
-            unicode(clock): tuple(_tick(each) for each in listed(found, _TICKS_MAX))
+            unicode(clock): tuple(_tick(each) for each in listed(found, TICKS_MAX))
             for clock, found in document["ticks"].items()
         }
         return cls(bricks, ticks)
+
+
+def _similar(known: Iterable[float], tick_ns: float) -> float | None:
+    return next((each for each in known if abs(each / tick_ns - 1) < _UNLIKE), None)
 
 
 def _tick(value: Any) -> float:

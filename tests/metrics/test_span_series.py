@@ -12,7 +12,7 @@ from metric_pages import Series, labels, parsed, value
 
 from brickd.metrics.exposition import Exposition
 from brickd.metrics.span_series import BOUNDS_NS, LES, SpanSeries, bounds_of
-from brickd.model.exported_series import BRICKS_MAX, SERVICES_MAX, ExportedSeries
+from brickd.model.exported_series import BRICKS_MAX, SERVICES_MAX, TICKS_MAX, ExportedSeries
 from brickd.model.retained_workers import RetainedTotals
 from brickd.model.workers import Worker
 from brickd.shm import _reader
@@ -93,6 +93,25 @@ def test_a_clock_of_another_speed_has_its_own_length() -> None:
     of = page(series, worker(spans(1000), 1, tick_ns=0.4), worker(spans(1000), 2, tick_ns=0.5))
     assert value(of, "brickd_span_seconds_sum", service="api", brick="gemm") == pytest.approx(900e-9)
     assert value(of, "brickd_worker_span_seconds_sum", service="api", worker="api/2", brick="gemm") == 5e-7
+
+
+def test_more_speeds_than_places_let_no_number_go_back() -> None:
+    made, series = spans(*range(1000, 1100)), SpanSeries(ExportedSeries())
+
+    def of(error: float, speeds: int = TICKS_MAX + 3) -> Series:
+        return page(series, *(worker(made, number, tick_ns=1 + number / 100 + error) for number in range(1, speeds)))
+
+    before = of(1e-7)
+    assert of(-1e-7) == before, "each worker keeps its length"
+    assert SpanSeries(saved(series)).exported == series.exported
+    page(series, worker(made, 1, tick_ns=1.01))
+    after = page(series, worker(made, 1, tick_ns=1.01), worker(made, 2, tick_ns=3.0))
+    one, two = (
+        {"name": "brickd_worker_span_seconds_sum", "service": "api", "worker": name, "brick": "gemm"}
+        for name in ("api/1", "api/2")
+    )
+    assert value(after, **one) == value(before, **one), "a length in use keeps its place"
+    assert value(after, **two) == 314_850e-9, "and the others give it up"
 
 
 def test_a_worker_that_dies_and_is_added_up_changes_nothing_of_its_service() -> None:
@@ -237,7 +256,7 @@ def test_more_services_than_the_limit_have_no_bricks_of_their_own() -> None:
         {"bricks": {"\ud800": []}, "ticks": {}},
         {"bricks": {}, "ticks": {"TSC": [0.0]}},
         {"bricks": {}, "ticks": {"TSC": [float("nan")]}},
-        {"bricks": {}, "ticks": {"TSC": [1.0] * 9}},
+        {"bricks": {}, "ticks": {"TSC": [1.0] * (TICKS_MAX + 1)}},
         {"bricks": {}, "ticks": {"TSC": 1.0}},
     ],
 )
