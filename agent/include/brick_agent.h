@@ -223,12 +223,12 @@ uint64_t brick_pending(void);
 
 /* ---- checksums ---------------------------------------------------------- */
 
-/* When two workers must have the same numbers at a site. */
+/* Which workers must have the same output at a site, if their inputs are equal. */
 enum brick_agreement {
-    BRICK_AGREES_LOCAL = 0,      /* if their inputs and weights are equal */
-    BRICK_AGREES_REPLICATED = 1, /* always: each member of the group `of` has the whole tensor */
-    BRICK_AGREES_PARTIAL = 2,    /* each member has a part of the sum */
-    BRICK_AGREES_MOVED = 3       /* sent and received over the link `of`; `position` identifies the piece */
+    BRICK_AGREES_LOCAL = 0,      /* those with the same weights */
+    BRICK_AGREES_REPLICATED = 1, /* all members of the group `of`: each has the whole tensor */
+    BRICK_AGREES_PARTIAL = 2,    /* as LOCAL: each member of the group `of` has a part of a sum */
+    BRICK_AGREES_MOVED = 3       /* both ends of the link `of`; `position` identifies the piece */
 };
 
 /* Whether state other than inputs and params affects the output: a cache, a random number. */

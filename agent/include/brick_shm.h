@@ -107,7 +107,7 @@
  *                                                    are raised afterwards, so that readers see the ids
  *   O5  sequence -> odd, store      relaxed + release fence   a reader sees the odd sequence before any field changes
  *   O6  summary fields              relaxed          no field is torn; O5 and O7 make the entry consistent
- *   O7  sequence -> even, store     release          a reader that sees it even and unchanged has every field
+ *   O7  sequence -> even, store     release          a reader that finds it even and unchanged has every field
  *   O8  sequence, read, copy, read  pread, acquire fences between   the same even value twice: the copy is one state.
  *                                   The sequence needs reads of its own: one read of sequence and entry together can
  *                                   tear between them.
@@ -187,7 +187,7 @@
 #define BRICK_LOCK_CONSUMER 1
 
 /* Bounds that a reader enforces before it accepts any count. The upper bounds come from the 16-bit ids of names and
- * paths; the lower bounds allow tiny golden files. */
+ * paths; the lower bounds allow the tiny files of tests. */
 #define BRICK_LANES_MAX 1024u
 #define BRICK_NUMBERS_MAX 65472u /* names, paths: below BRICK_ROOT, a multiple of BRICK_BLOCK */
 #define BRICK_SITES_MAX 16384u   /* the bitmap of the sites must fit into the control page */
@@ -249,8 +249,8 @@ enum brick_unit {
 static inline int brick_is_mark(uint32_t unit) { return unit >= BRICK_UNIT_LAUNCHED && unit < BRICK_UNITS; }
 
 /* The text of a shape: blocks, threads of a block, bytes of shared memory, and the hash of the source if known:
- * "<<<16,256,1>>> smem=1024B", "<<<16x4,32,8,2>>> smem=0B @cbf29ce484222325". The text omits the
- * last sizes of the grid that are 1, the block's third size if it is 1, and all unknown values. */
+ * "<<<16,256,1>>> smem=1024B", "<<<16x4,32,8,2>>> smem=0B @cbf29ce484222325". The text omits trailing sizes of the grid
+ * that are 1, the block's third size if it is 1, and all unknown values. */
 #define BRICK_ARROW "\xE2\x86\x92" /* the arrow in the name of a transfer */
 
 /* Sites of rows, since 1.12. The host examines each call of such a site for rows; the result is a word. The unit ROWS
@@ -429,7 +429,7 @@ enum brick_dropped {
 
 #define BRICK_KINDS 16u /* kinds of records whose drops are counted separately; index 0 counts all other kinds */
 
-/* The ledger of a lane, exact when the lane is quiet:
+/* The ledger of a lane, exact when the lane is quiet (its thread is in no call):
  *   begun  = summarized + sum(rejected) + open + abandoned (+ 1 unpublished, in a dead lane)
  *   span_attempts = span_head + sum(span_dropped)
  *   event_attempts = event_records + sum(event_dropped) (+ 1 unpublished, in a dead lane)
@@ -746,12 +746,12 @@ BRICK_ASSERT(sizeof(struct brick_output) == sizeof(struct brick_record), "the se
 BRICK_ASSERT(sizeof(struct brick_tensor_sums) == sizeof(struct brick_record), "a tensor's first slot");
 BRICK_ASSERT(sizeof(struct brick_tensor_sketch) == sizeof(struct brick_record), "a tensor's second slot");
 
-/* When two workers must have the same numbers. */
+/* Which workers must have the same output, if their inputs are equal. */
 enum brick_relation {
-    BRICK_LOCAL = 0,      /* if their inputs and weights are equal */
-    BRICK_REPLICATED = 1, /* always: each member of the group has the whole tensor */
-    BRICK_PARTIAL = 2,    /* each member has a part of the sum */
-    BRICK_MOVED = 3,      /* sent and received over this link; `position` identifies the piece */
+    BRICK_LOCAL = 0,      /* those with the same weights */
+    BRICK_REPLICATED = 1, /* all members of the group: each has the whole tensor */
+    BRICK_PARTIAL = 2,    /* as LOCAL: each member of the group has a part of a sum */
+    BRICK_MOVED = 3,      /* both ends of this link; `position` identifies the piece */
     BRICK_RELATIONS = 4,
 };
 enum brick_checked_flags {

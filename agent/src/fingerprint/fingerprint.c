@@ -1,11 +1,13 @@
 /* fingerprint/fingerprint.c - the fingerprint of a tensor, as brick_fingerprint.h defines it.
  *
- * Owns views (the elements in flat order), the incomplete block at the end, the result of the sums, and the state of a
- * tensor in pieces. Must not know segments or records. Invariants: a fingerprint reads only the view and writes only
- * the result; each element is read once, unless float64 needs another scale.
+ * Owns views (a tensor's elements in flat order), the incomplete block at the end, the computation of the result from
+ * the sums, and the state of a tensor that is read in pieces. Must not know segments or records. Invariants: a
+ * fingerprint reads only the view and writes only the result; each element is read once, unless float64 needs another
+ * scale.
  *
- * The tensor is read in pieces that stay in the first-level cache; a piece that is not contiguous is gathered first.
- * The sums first assume the usual case that all elements are finite. If some are not, the sums run again with checks.
+ * The tensor is read in pieces that stay in the first-level cache; a piece that is not contiguous is gathered first. A
+ * piece is first summed without checks, which is right if all its elements are finite, the usual case. If some are not,
+ * the piece is summed again with checks.
  */
 #include "simd.h"
 #include "fp_modes.h"
@@ -207,7 +209,7 @@ static void add_clean(struct pass *p, double *elements, const uint64_t *hashes, 
 {
     struct brick_sums *sums = &p->sums;
     p->kernel->clean(sums, elements, blocks);
-    const struct brick_bounds bounds = sums->bounds; /* these bounds ignore the zeros that replace elements */
+    const struct brick_bounds bounds = sums->bounds; /* without the zeros that `clean` puts in place of elements */
     p->kernel->doubles(sums, elements, hashes, blocks, p->scale);
     sums->bounds = bounds;
 }
@@ -223,7 +225,8 @@ static __attribute__((noinline)) void add_with_care(struct pass *p, const char *
     }
 }
 
-/* Adds the incomplete block at the end, padded with NaN, which changes only the count of NaN. */
+/* Adds the incomplete block at the end. It is padded with NaN, which only the count of NaN notices, and is corrected
+ * there. */
 static __attribute__((noinline)) void add_rest(struct pass *p, const char *elements, const uint64_t *hash, size_t count)
 {
     char padded[BRICK_SIXTEEN * 8] = {0};
@@ -326,7 +329,8 @@ static void walk(struct pass *p, struct view *v, uint64_t *left, uint64_t elemen
 
 /* ---- results --------------------------------------------------------------- */
 
-/* Returns the square root, exact to 1e-15. The writer does not link the mathematical library. */
+/* Returns the square root, exact to 1e-15. sqrt() would need the mathematical library, which the writer does not
+ * link. */
 static double square_root(double x)
 {
     uint64_t bits;
@@ -349,8 +353,8 @@ static double power_of_two(uint64_t exponent) /* the biased exponent of float64:
     return power;
 }
 
-/* Returns the exponent of the scale that keeps squares and sums of float64 in range; nearly always the exponent of
- * 1. */
+/* Returns the exponent of the scale: a power of two that float64 elements are multiplied by, so that squares and sums
+ * stay in range. The scale is nearly always 1. */
 static uint64_t scale_exponent(double magnitude)
 {
     uint64_t bits;
@@ -379,7 +383,7 @@ static void put_sums(struct brick_fingerprint *f, const struct pass *p, double u
     f->l2 = square_root(squares) * unscaled;
 }
 
-/* Sets all fields except the sums. Returns the exponent of the scale for the sums. */
+/* Sets all fields that do not depend on sums or squares. Returns the exponent of the scale that the sums need. */
 static uint64_t put_bounds(struct brick_fingerprint *f, const struct view *v, const struct pass *p)
 {
     const struct brick_sums *s = &p->sums;

@@ -34,8 +34,8 @@ static const uint64_t brick_signs_of_2[4][2] BRICK_ALIGNED = {
 };
 
 /* Converts a float of 8 or 16 bits: moves exponent and mantissa to their places in float32, then corrects the exponent
- * by a multiplication, which also makes subnormals normal. A magnitude above the largest finite one gets the special
- * bits. */
+ * by a multiplication, which also makes subnormals normal. A magnitude above `largest`, the largest finite one, gets
+ * the bits `special`, which make it infinite or NaN. */
 static inline float brick_small(uint32_t sign, uint32_t magnitude, int shift, float scale, uint32_t largest,
                                 uint32_t special)
 {
@@ -47,7 +47,8 @@ static inline float brick_small(uint32_t sign, uint32_t magnitude, int shift, fl
     return whole.value;
 }
 
-/* In the fnuz formats of float8, the only NaN has the bits of -0. Maps this NaN above the largest magnitude. */
+/* In the fnuz formats of float8, the only NaN has the bits of -0. Returns the magnitude of a value, and for this NaN a
+ * magnitude above all others. */
 static inline uint32_t brick_fnuz(uint32_t bits) { return (bits & 0x7F) | (uint32_t)(bits == 0x80) << 7; }
 
 typedef float brick_float_anywhere BRICK_ANYWHERE;
@@ -154,7 +155,7 @@ const struct brick_kernel *brick_kernel_named(const char *name)
 
 const struct brick_kernel *brick_kernel_choose(void)
 {
-    /* Every thread finds and stores the same variant. */
+    /* No lock is needed: every thread finds and stores the same variant. */
     static const struct brick_kernel *chosen;
     static const char *const names[] = {"avx512", "avx2", "sse2", "generic"};
     const struct brick_kernel *kernel = __atomic_load_n(&chosen, __ATOMIC_RELAXED);

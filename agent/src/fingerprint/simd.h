@@ -31,7 +31,7 @@
 #define BRICK_AHEAD 8192      /* bytes to prefetch ahead; the processor's own prefetch stops at the end of a page */
 
 #define BRICK_ALIGNED __attribute__((aligned(64))) /* the alignment of the widest vector */
-/* Allows any alignment and any type of the caller's data. */
+/* For pointers to the caller's data, which may have any alignment and any type. */
 #define BRICK_ANYWHERE __attribute__((aligned(1), may_alias))
 
 /* Sums per vector lane. Each variant assigns elements to lanes in another order. */
@@ -55,7 +55,7 @@ struct brick_kernel {
     bool (*doubles)(struct brick_sums *sums, const void *elements, const uint64_t *hashes, size_t blocks, double scale);
     /* Counts elements that are not finite and replaces them with 0; the other elements widen the bounds. */
     void (*clean)(struct brick_sums *sums, double *elements, size_t blocks);
-    /* Converts to float32 if it has every value of the dtype, else to float64. */
+    /* Converts elements to float32 if float32 has every value of the dtype, else to float64. */
     void (*widen[BRICK_DTYPES])(const void *elements, void *widened, size_t blocks);
     void (*promote)(const float *elements, double *promoted, size_t blocks);
 };
@@ -65,11 +65,11 @@ BRICK_HIDDEN const struct brick_kernel *brick_kernel_choose(void);
 /* Returns a variant by its name; NULL if it was not compiled or cannot run here. */
 BRICK_HIDDEN const struct brick_kernel *brick_kernel_named(const char *name);
 
-/* brick_fingerprint with a given variant. */
+/* Like brick_fingerprint, with a given variant. */
 BRICK_HIDDEN const char *brick_fingerprint_with(const struct brick_kernel *kernel, const struct brick_tensor *tensor,
                                                 struct brick_fingerprint_key key,
                                                 struct brick_fingerprint *fingerprint);
-/* brick_pieces_begin with a given variant. */
+/* Like brick_pieces_begin, with a given variant. */
 BRICK_HIDDEN const char *brick_pieces_begin_with(const struct brick_kernel *kernel, struct brick_pieces *pieces,
                                                  const struct brick_tensor *tensor,
                                                  struct brick_fingerprint_key key);

@@ -24,7 +24,8 @@
 #define L OWN(mask_vector)
 typedef double D __attribute__((vector_size(WIDTH), may_alias));
 typedef uint64_t U __attribute__((vector_size(WIDTH), may_alias));
-typedef int64_t L __attribute__((vector_size(WIDTH), may_alias)); /* of a comparison: in each lane, all bits or none */
+typedef int64_t L __attribute__((vector_size(WIDTH), may_alias)); /* a comparison's result: in each lane, all bits or
+                                                                     none */
 typedef D OWN(doubles_anywhere) BRICK_ANYWHERE;
 typedef U OWN(integers_anywhere) BRICK_ANYWHERE;
 

@@ -34,7 +34,8 @@ static inline uint64_t brick_ticks(uint32_t clock)
 BRICK_HIDDEN uint32_t brick_clock_choose(const char *wish, const char *clocksource);
 /* Reads ticks and CLOCK_MONOTONIC_RAW at the same time. */
 BRICK_HIDDEN void brick_clock_pair(uint32_t clock, uint64_t *ticks, uint64_t *ns);
-/* Returns the length of a segment's tick in ns, from the segment's first pair and a new pair; 0 if unknown. */
+/* Returns the length of a segment's tick in ns: compares the segment's first pair of ticks and time with a new pair. 0
+ * if unknown. */
 BRICK_HIDDEN double brick_clock_tick_ns(const struct brick_header *h);
 
 #endif

@@ -319,9 +319,7 @@ int brick_tables_copy(struct brick_tables *t, struct brick_segment *to, const st
 
 void brick_tables_forked(struct brick_tables *t)
 {
-    for (uint64_t i = 0; i <= t->entry_mask; i++) /* free the entries that were claimed by threads that do not exist in
-                                                     the child */
-        if (t->entries[i].key == 0 && t->entries[i].value != 0) /* do not write to other entries: a page without a store
-                                                                   stays shared with the parent */
+    for (uint64_t i = 0; i <= t->entry_mask; i++) /* free entries of threads that the child lacks */
+        if (t->entries[i].key == 0 && t->entries[i].value != 0) /* without a store, the page stays shared */
             t->entries[i].value = 0;
 }

@@ -130,7 +130,7 @@ static void secret_make(const struct key_path *p)
     errno = error;
 }
 
-/* Returns whether an error may be temporary: then its cause is the process or the machine, not the file. */
+/* Returns whether an error may be temporary: caused by the state of the process or the machine, not by the file. */
 static int passes(int error)
 {
     return error == EMFILE || error == ENFILE || error == ENOMEM || error == EINTR || error == EAGAIN || error == ENOSPC
@@ -182,7 +182,7 @@ static int secret_get(struct brick_secret *secret, int warns)
 int brick_secret(struct brick_secret *secret)
 {
     static struct brick_secret result;
-    static uint32_t state;   /* 1: a thread stores the result; 2: it is stored */
+    static uint32_t state;   /* 1: a thread is storing the result; 2: the result is stored */
     static uint32_t failed;  /* 1: the last attempt failed */
     static uint64_t requests; /* requests since the last attempt */
     if (BRICK_LIKELY(brick_load_acquire32(&state) == 2)) {

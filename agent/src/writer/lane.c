@@ -102,7 +102,8 @@ struct left {
 };
 BRICK_ASSERT(sizeof ((struct left *)0)->committed == sizeof ((struct brick_thread *)0)->committed, "one size");
 
-/* Copies one block of summaries, each entry under its sequence (O5 to O7), because a reader may be reading it. */
+/* Copies one block of summaries. Each entry's sequence is odd meanwhile (O5 to O7), because a reader may be reading
+ * it. */
 static void block_move(struct brick_thread *t, const struct left *old, uint32_t first)
 {
     for (uint32_t path = first; path < first + BRICK_BLOCK; path++) {

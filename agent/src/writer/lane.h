@@ -51,7 +51,7 @@ struct brick_visits {
 };
 
 #define BRICK_NODES 256u /* frames or stacks in a chunk of memory */
-#define BRICK_CHUNKS 64u /* 16,384 spans open at the same time */
+#define BRICK_CHUNKS 64u /* at most 16,384 spans open at the same time */
 #define BRICK_STACK_BUCKETS 256u
 #define BRICK_STEPS_TOLD 16u
 

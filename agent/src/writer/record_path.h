@@ -1,4 +1,4 @@
-/* writer/record_path.h - a thread enters a record here; checks of untrusted numbers. */
+/* writer/record_path.h - how a thread enters a record, and the checks of numbers from the host and the consumer. */
 #ifndef BRICK_RECORD_H
 #define BRICK_RECORD_H
 

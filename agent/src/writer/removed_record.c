@@ -40,9 +40,9 @@ int brick_segment_account(const struct brick_segment *s, const char *prefix)
 /* The largest number of segments that a new worker removes. */
 #define REMOVED_AT_ONCE 32u
 
-/* Returns whether the worker of this file, another process, has ended: no process holds a lock and the pid does not
- * exist. A wrong "no" is harmless: `brickd prune` removes the segment later. A wrong "yes" would remove a live worker's
- * segment. */
+/* Returns whether the worker of this file is another process, which has ended: no process holds a lock and the pid does
+ * not exist. A wrong "no" is harmless: `brickd prune` removes the segment later. A wrong "yes" would remove a live
+ * worker's segment. */
 static int is_dead(int fd)
 {
     struct brick_header h;

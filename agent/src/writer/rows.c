@@ -269,8 +269,7 @@ unsigned brick_rows_record(uint32_t kernel, const void *key, const struct brick_
         brick_idle(t);
         return outcome;
     }
-    brick_add(&t->line->amounts, at->layer != NULL && *at->layer > BRICK_LAYER_MAX); /* an invalid layer: the record has
-                                                                                        no layer */
+    brick_add(&t->line->amounts, at->layer != NULL && *at->layer > BRICK_LAYER_MAX); /* then the record has no layer */
     brick_event_attempt(t);
     struct brick_checked *r = (struct brick_checked *)brick_event_at(t, 0);
     const uint32_t inputs = 2 * rows->count - 1;

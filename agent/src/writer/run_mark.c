@@ -14,8 +14,8 @@
 
 #define MARK_FILE "/memfd:brickd-run" /* brick_agent/_torch/unrecorded.py creates this file */
 
-/* Returns whether a link of /proc leads to such a file. It may not: the number of the descriptor may now belong to
- * another file. */
+/* Returns whether a link of /proc leads to such a file. By now, the number of the descriptor may belong to another
+ * file. */
 static int is_mark(const char *link)
 {
     char target[sizeof MARK_FILE - 1];

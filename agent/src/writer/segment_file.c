@@ -50,7 +50,7 @@ int brick_segment_commit(const struct brick_segment *s, uint64_t offset, uint64_
 {
     if (!brick_memory_allows(length))
         return 0;
-    if (!brick_segment_ours(s)) /* fallocate would enlarge another file; from Linux 5.14 on, no descriptor is needed */
+    if (!brick_segment_ours(s)) /* fallocate would enlarge another file; from Linux 5.14 on, madvise can do it */
         return madvise(s->base + offset, length, MADV_POPULATE_WRITE) == 0;
     int tries = 0;
     while (fallocate(s->fd, 0, (off_t)offset, (off_t)length) != 0)

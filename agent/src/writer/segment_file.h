@@ -45,8 +45,7 @@ BRICK_HIDDEN void brick_segment_close(struct brick_segment *s);         /* close
 BRICK_HIDDEN int brick_locked_byte(int fd, off_t byte);
 /* At a clean end: appends a record of the segment. Returns 1 if the segment may be removed, 0 if it must stay. */
 BRICK_HIDDEN int brick_segment_account(const struct brick_segment *s, const char *prefix);
-BRICK_HIDDEN void brick_segment_reap(const char *prefix);               /* removes dead segments until the rest is
-                                                                           within BRICK_DEAD_SHARE */
+BRICK_HIDDEN void brick_segment_reap(const char *prefix);               /* removes dead segments above their share */
 
 /* Returns zeroed private memory that can be written without a page fault; NULL with errno. */
 static inline void *brick_private_memory(uint64_t bytes)

@@ -46,7 +46,7 @@ static inline void brick_frame_pop(struct brick_thread *t, struct brick_stack *s
     brick_node_give(t, f);
 }
 
-/* brick_is_off, inlined for callers that check at each span. */
+/* Like brick_is_off, but inlined, for callers that check at each span. */
 static inline int brick_off_here(void)
 {
     uint32_t gate = brick_load_relaxed32(brick_agent.gate);

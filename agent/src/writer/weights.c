@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define SLICE_NS 200000 /* the longest slice */
-#define LEAST_NS 50000  /* the shortest slice: in a shorter one, most of the time would go to holding tensors */
+#define LEAST_NS 50000  /* the shortest slice: a shorter one would spend most of its time on holding tensors */
 #define AT_ONCE 8192    /* bytes between two clock reads */
 #define MILLION 1000000
 #ifndef BRICK_RESCAN_LEAST_NS
@@ -177,7 +177,7 @@ static void put(struct brick_thread *t, struct brick_checked *r, const struct br
 {
     brick_put_output(t, &one->taken);
     *r = (struct brick_checked){
-        .sequence = r->sequence, /* the old value, because the new sequence is stored last (O9) */
+        .sequence = r->sequence, /* the old sequence: the new one is stored last (O9) */
         .site = (uint32_t)(site & 0xFFFF),
         .ticks = one->ticks,
         .step = w->step,
