@@ -127,7 +127,7 @@ def _after_fork() -> None:
     only in the parent. So the parent sets a start handler, and the start handler sets the exit handler.
     """
     util = sys.modules.get("multiprocessing.util")
-    if util is not None:  # `util` is None if multiprocessing did not fork this process
+    if util is not None:  # None if the host does not use multiprocessing
         util.register_after_fork(_end_with_process, _end_with_process)
 
 

@@ -1,9 +1,9 @@
 """Kernel sources, which are sent once to the readers of this worker's events.
 
-Owns: the known sources, and how much of each was sent. Must not know: rings, records. Invariants: a text keeps its
-hash; a piece for which the ring has no room is sent at a later use of the source; sources above a limit are only
-counted; a text is dropped after it was sent; there are no locks, because a signal handler may interrupt any line; a
-forked child sends again every source that its parent had not sent completely.
+Owns: the known sources, and how much of each source was sent. Must not know: rings, records. Invariants: a text keeps
+its hash; a piece for which the ring has no room is sent at a later use of the source; if KNOWN_MAX sources are known, a
+new source is only counted as dropped; a text is freed once it was sent; there are no locks, because a signal handler
+may interrupt any line; a forked child sends again every source that its parent had not sent completely.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Source(int):
         return self
 
     def __repr__(self) -> str:
-        """Return the source as brickd names it."""
+        """Return the hash as brickd shows it."""
         return f"<source {self:016x}>"
 
     def send(self) -> None:
-        """Try to send the rest, but only at the 1st, 2nd, 4th, 8th use and so on, because a ring may stay full."""
+        """Try to send the rest of the text, but only at use 1, 2, 4, 8 and so on, because a ring may stay full."""
         text = self.text
         if text is None:
             return
@@ -90,7 +90,7 @@ def source(text: str | Source, /, *, name: str | None = None, path: str | os.Pat
         if len(_known) < KNOWN_MAX:
             known = _known.setdefault(key, known)
         else:
-            _send_source(None, None, None, int(known), 0)  # counts a drop
+            _send_source(None, None, None, int(known), 0)  # counts a dropped record
             known.text = None
     known.send()
     return known

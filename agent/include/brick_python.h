@@ -102,8 +102,8 @@ static inline const struct brick_python *brick_python(void)
         return found;
     if (found != NULL || PyErr_ExceptionMatches(PyExc_AttributeError)) /* no capsule */
         PyErr_Format(PyExc_ImportError,
-                     "brick_agent has %zu bytes of calls for extensions, expected at least %zu: install a later "
-                     "brick-agent",
+                     "brick_agent is older than this extension: its functions for extensions take %zu bytes, expected "
+                     "at least %zu: install a later brick-agent",
                      found != NULL ? found->size : 0, sizeof *found);
     return NULL;
 }

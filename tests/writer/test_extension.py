@@ -226,11 +226,11 @@ report([all(table[: table[0] // 8]), named(b"req-1", 5)])
         ("sys.modules['brick_agent'] = None", '"brick_agent"'),
         (
             "sys.modules['brick_agent'] = type(sys)('brick_agent')",
-            "has 0 bytes of calls for extensions, expected at least 192",
+            "its functions for extensions take 0 bytes, expected at least 192",
         ),
         (
             "_core.native = older",
-            "has 8 bytes of calls for extensions, expected at least 192: install a later brick-agent",
+            "its functions for extensions take 8 bytes, expected at least 192: install a later brick-agent",
         ),
     ],
     ids=["absent", "of another kind", "older"],

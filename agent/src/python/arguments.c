@@ -1,4 +1,5 @@
-/* python/arguments.c - checks the arguments of callers: an invalid value is counted, or raises in strict mode. */
+/* python/arguments.c - checks the arguments of callers: an invalid value is counted; in strict mode, it raises
+ * instead. */
 #include "arguments.h"
 
 #include "brick_hash.h"
@@ -29,8 +30,8 @@ static bool is_reported(const char *what)
     return false;
 }
 
-/* Returns one line that describes the value: the repr; or only the type, if the repr runs the host's code or is long.
- * Returns a new reference, or NULL. */
+/* Returns one line that describes the value: its repr, or only its type if the repr would run code of the host or is
+ * long. Returns a new reference, or NULL. */
 static PyObject *shown(PyObject *value)
 {
     PyObject *text = NULL;
@@ -98,7 +99,7 @@ int core_elapsed(PyObject *value, uint64_t *elapsed_ns)
     return core_complain("elapsed_ns must be a number of nanoseconds from 0 to 2^48", value);
 }
 
-/* Inlined for each `hash`, because each call of a span may have a step. */
+/* Inlined into both callers, so that `hash` is no indirect call: each call of a span may have a step. */
 static inline __attribute__((always_inline)) int take_number(PyObject *value, uint64_t *number, bool *has,
                                                              const char *expected,
                                                              uint64_t (*hash)(const char *text, size_t length))
@@ -144,7 +145,7 @@ PyObject *core_text(PyObject *value)
         return PyUnicode_FromFormat("<%s>", Py_TYPE(value)->tp_name);
     }
     if (PyUnicode_AsUTF8(value) != NULL)
-        return PyUnicode_FromObject(value); /* a plain str: a subclass may override methods */
+        return PyUnicode_FromObject(value); /* make a plain str: a subclass may override methods */
     PyErr_Clear();
     PyObject *bytes = PyUnicode_AsEncodedString(value, "utf-8", "backslashreplace");
     PyObject *text = bytes != NULL ? PyUnicode_FromEncodedObject(bytes, "utf-8", "strict") : NULL;

@@ -4,12 +4,14 @@
 
 #include "core.h"
 
-/* Returns whether BRICKD_STRICT=1: errors then raise and are also counted. Reads the variable only at an error. */
+/* Returns whether BRICKD_STRICT=1: wrong use then raises an exception. Call it only after an error, because it reads
+ * the environment. */
 bool core_strict(void);
-/* Rejects a value: returns 0, or in strict mode -1 with an exception set. The first value of a kind writes a line to
- * stderr. */
+/* Reports an invalid value. In strict mode, returns -1 with an exception set. Otherwise returns 0, and writes one line
+ * to stderr for the first value with this `what`. */
 int core_complain(const char *what, PyObject *value);
-/* Like core_complain, for a text built at run time. kind: a constant text that identifies the kind of mistake. */
+/* Like core_complain, for a text `what` that is built at run time: writes a line for the first value with this `kind`,
+ * a constant text. */
 int core_complain_once(const char *kind, const char *what, PyObject *value);
 
 void core_warn(const char *line); /* writes a line to stderr */
@@ -38,9 +40,9 @@ static inline int core_flops(PyObject *value, double *flops)
 
 int core_elapsed(PyObject *value, uint64_t *elapsed_ns);
 int core_to_layer(PyObject *value, uint32_t *layer);
-/* An integer stays unchanged, a string becomes its hash. For None and any other type, *has is false. */
+/* Sets *number to an integer, or to the hash of a string. For None and any other type, sets *has to false. */
 int core_number(PyObject *value, uint64_t *number, bool *has, const char *expected);
-/* core_number for a step, whose text brickd can show. */
+/* Like core_number, for a step: brickd can also show the text of a step. */
 int core_step_key(PyObject *value, uint64_t *step, bool *has);
 /* Returns the name as a str that UTF-8 can encode: a new reference, or NULL with an exception set. */
 PyObject *core_text(PyObject *value);
@@ -48,7 +50,8 @@ PyObject *core_text(PyObject *value);
 #define CORE_ARGUMENTS 9
 
 /* The arguments of a function: the first `places` may be positional, the first `needed` are required. `interned` has
- * their names as interned strings, created at the first call; Python also interns the names in a caller's code. */
+ * their names as interned strings, which the first call creates. Names in a caller's code are interned too, so equal
+ * names are nearly always one object. */
 typedef struct {
     const char *function;
     Py_ssize_t needed, places, count;

@@ -6,7 +6,7 @@
 
 Brick *core_handle_new(PyObject *name, PyObject *category);
 /* Returns the handle of a name: a borrowed reference. Without memory or room for names, returns the handle "other", and
-   counts the loss. */
+ * counts a refused name. */
 Brick *core_handle(PyObject *name, PyObject *category);
 /* In marks.c: marks the brick as a function of this file (UTF-8) and line. Returns false if that is not recorded
  * yet. */

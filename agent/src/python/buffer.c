@@ -1,8 +1,9 @@
 /* python/buffer.c - describes a Python object's memory as a tensor, through the buffer protocol or else DLPack.
  *
- * Owns the types and shapes of buffers, and holds their memory until core_tensor_release. Must not know the use of the
- * tensor. A numpy array whose dtype comes from another package (bfloat16, float8 of ml_dtypes) has neither protocol.
- * The bits of such an array are read, and their type is known from the dtype's name, without a call into that package.
+ * Owns the types and shapes of buffers, and holds their memory until core_tensor_release. Must not know what the tensor
+ * is used for. A numpy array whose dtype comes from another package (bfloat16, float8 of ml_dtypes) has neither
+ * protocol. The bits of such an array are read, and their type is known from the dtype's name, without a call into that
+ * package.
  */
 #include "tensor.h"
 
@@ -57,7 +58,8 @@ static int take_buffer(CoreTensor *t)
 
 /* ---- numpy arrays without a format ------------------------------------------ */
 
-/* Returns the name of an array's dtype: a new reference; or NULL as core_attribute returns it. */
+/* Returns the name of an array's dtype: a new reference. Returns NULL without an exception if there is no name; on an
+ * error, NULL with an exception. */
 static PyObject *dtype_of(PyObject *array, PyObject **dtype)
 {
     *dtype = core_attribute(array, "dtype");
@@ -87,7 +89,8 @@ static int of_this_machine(PyObject *dtype, PyObject *name)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Holds the array through a view of its bits. Returns 1; 0 if the dtype has a format; -1 with an exception set. */
+/* Holds an array of bfloat16 or float8 through a view of its bits. Returns 1, or -1 with an exception set; returns 0
+ * for any other dtype. */
 static int hold_bits(PyObject *array, PyObject *dtype, PyObject *name, CoreTensor *t)
 {
     const uint32_t number = dtype_of_name(name);
@@ -107,7 +110,7 @@ static int hold_bits(PyObject *array, PyObject *dtype, PyObject *name, CoreTenso
     return held;
 }
 
-/* Holds an object that refused to export its buffer; the exception of the refusal is still set. */
+/* Holds an object that refused to export its buffer. The exception with the reason is still set. */
 static int hold_without_format(PyObject *array, CoreTensor *t)
 {
     const CoreRaised refused = core_put_aside();
@@ -116,10 +119,10 @@ static int hold_without_format(PyObject *array, CoreTensor *t)
     int held = name != NULL ? hold_bits(array, dtype, name, t) : PyErr_Occurred() ? -1 : 0;
     if (held != 0) {
         core_forget(refused);
-    } else { /* DLPack has a code for bfloat16; other packages refuse a buffer of it */
+    } else { /* DLPack can describe bfloat16; packages other than numpy refuse a buffer of it */
         core_put_back(refused);
         held = core_dlpack_hold(array, t);
-        /* Numpy raises this for every dtype without a format. */
+        /* Numpy raises BufferError for every dtype without a format. */
         if (held != 0 && name != NULL && PyErr_ExceptionMatches(PyExc_BufferError))
             PyErr_Format(PyExc_TypeError,
                          "brick_agent: a tensor of dtype '%U' has no fingerprint, expected bool, integers, float8 to float64 "

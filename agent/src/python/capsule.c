@@ -1,8 +1,8 @@
 /* python/capsule.c - the capsule through which other extensions reach this process's writer.
  *
  * Most calls come without the interpreter lock, on threads that Python may not know. These calls read only constant
- * fields of a handle and use no other object. Without the lock, no reference to a key can be taken. So a key without
- * open spans is marked as borrowed, and its task keeps it valid.
+ * fields of a handle and use no other object. Without the lock, they cannot take a reference to a key. So a begin that
+ * opens the first span of a key marks the key as borrowed: the task keeps its key alive.
  */
 #include "brick.h"
 #include "context_key.h"

@@ -31,14 +31,14 @@ const char core_checksum_doc[] = PyDoc_STR(
 "Record the fingerprints of a kernel's tensors, so that they can be compared with other workers.\n\n"
 "kernel: a name or a handle. output: a tensor, as for fingerprint(). input: a tensor, a result of take(), or a list or\n"
 "tuple of these. layer, step: by default those of the surrounding layer and span. position: an integer or a string; by\n"
-"default the occurrence of this kernel in this layer and step, on this thread. relation: why another worker must have the\n"
-"same output: \"local\" (only inputs and weights decide), \"replicated:GROUP\", \"partial:GROUP\" or \"moved:LINK\". Moved\n"
-"data has the same position at both ends, such as the hash of its block or the key of its message. A link is a name, and\n"
-"there is room for 4,096 names. valid: the number of valid rows of the output, and of each input with the same number of\n"
-"rows. backend: a name. params: other parameters that decide the output, as JSON. stateful: whether the output depends on\n"
-"state that is not an input, such as a cache or a random number; by default the kernel's name decides (attention, cache,\n"
-"sampling, ...). Workers may differ in a stateful kernel. For a kernel that reads a cache, pass stateful=False if the\n"
-"inputs include the data that filled the cache, such as the earlier tokens.\n\n"
+"default how often this thread has recorded this kernel before in this layer and step. relation: which workers must have\n"
+"the same output for equal inputs: \"local\" (those with the same weights), \"replicated:GROUP\", \"partial:GROUP\" or\n"
+"\"moved:LINK\". Moved data has the same position at both ends, such as the hash of its block or the key of its message. A\n"
+"link is a name, and there is room for 4,096 names. valid: the number of valid rows of the output, and of each input\n"
+"with the same number of rows. backend: a name. params: other parameters that decide the output, as JSON. stateful:\n"
+"whether the output depends on state that is not an input, such as a cache or a random number; by default the kernel's\n"
+"name decides (attention, cache, sampling, ...). brickd does not compare a stateful kernel by its input. For a kernel that\n"
+"reads a cache, pass stateful=False if the inputs include the data that filled the cache, such as the earlier tokens.\n\n"
 "Never raises. A tensor that cannot be read (on a device, of an unknown type) is counted, and reported once. Kernels with\n"
 "embed, logit, lm_head, token, input_ids, wte, multinomial or sample in their name need BRICKD_SENSITIVE=1, because their\n"
 "numbers reveal text of customers. (A rotary or rope embedding looks up no token, so it needs no setting.)\n\n"
@@ -68,7 +68,7 @@ PyType_Spec core_taken_spec = {
 
 /* ---- errors --------------------------------------------------------------- */
 
-/* Returns -1 if the current exception must be raised. This is so in strict mode, and for an interrupt. */
+/* Returns -1 if the current exception must be raised: in strict mode, any exception; otherwise only an interrupt. */
 static int must_raise(void) { return core_strict() || !PyErr_ExceptionMatches(PyExc_Exception) ? -1 : 0; }
 
 static int forgive(void)
@@ -97,7 +97,7 @@ static int forgive(void)
 
 /* ---- arguments ------------------------------------------------------------ */
 
-/* The place of a checksum or a taken tensor, from the arguments of a call. */
+/* The arguments of a call of checksum() or take(). */
 struct request {
     Brick *kernel;
     const void *key;
@@ -187,7 +187,7 @@ static int to_relation(struct request *p, PyObject *value)
         PyErr_Clear();
         return 0;
     }
-    p->at.relation = UINT32_MAX; /* the writer counts this as invalid, and records local */
+    p->at.relation = UINT32_MAX; /* the writer counts this value as invalid, and records the relation local */
     return core_complain(A_RELATION, value);
 }
 
@@ -201,7 +201,7 @@ static int to_stateful(struct request *p, PyObject *value)
 
 /* ---- params --------------------------------------------------------------- */
 
-/* A value without a digest counts as different from all values with a digest and from values of other types. */
+/* A value that is not JSON gets the digest of its type's name: it counts as equal to values of the same type only. */
 static int to_params(struct request *p, PyObject *value)
 {
     if (!core_is_given(value))
@@ -218,14 +218,14 @@ static int to_params(struct request *p, PyObject *value)
 
 /* ---- tensors -------------------------------------------------------------- */
 
-/* Counts a tensor that could not be held. Returns -1 if the exception is an interrupt. */
+/* Counts a tensor that could not be held. Returns -1 if the exception must be raised. */
 static int unread(const struct request *p, PyObject *tensor, struct brick_taken *taken)
 {
     if (PyErr_ExceptionMatches(PyExc_Exception))
         brick_take(p->kernel->number, p->key, &p->at, NULL, taken);
     if (!core_torch_fake(tensor) || must_raise() != 0)
         return forgive();
-    PyErr_Clear(); /* such a tensor is normal while torch traces the model into a program */
+    PyErr_Clear(); /* tensors without numbers are normal while torch traces the model into a program */
     return 0;
 }
 
@@ -308,7 +308,7 @@ static int record(struct request *p, PyObject *output, PyObject *input)
         wrong = take(p, is_several ? PyTuple_GET_ITEM(held, n) : input, false, &rows, last = &inputs[n]);
     if (is_whole && wrong == 0)
         brick_checksum(p->kernel->number, p->key, &p->at, &out, inputs, (uint32_t)count);
-    else /* the checksum is not recorded; it is counted as a checksum without an output */
+    else /* not recorded, but counted as a checksum without an output */
         brick_checksum(p->kernel->number, p->key, &p->at, last, NULL, 0);
     if (inputs != few)
         PyMem_Free(inputs);

@@ -1,10 +1,10 @@
 /* python/context_key.c - keeps the context of a span alive. The writer distinguishes tasks by the addresses of their
- * contexts, and Python reuses addresses. So this file holds a reference to a context with open spans until all its
- * spans have ended, its task is found dead, or the thread ends. */
+ * contexts, and Python reuses addresses. So this file holds a reference to each context with open spans. It drops the
+ * reference when the last of these spans ends, when it finds that the task is dead, or when the thread ends. */
 #include "context_key.h"
 #include "arguments.h"
 
-/* Returns whether ours is the last reference: then the task ended with an open span. */
+/* Returns whether no other reference to the context exists: then its task ended with an open span. */
 static int key_is_dead(const void *key)
 {
     return key != NULL && Py_REFCNT((PyObject *)(uintptr_t)key) == 1;
@@ -15,12 +15,12 @@ static void key_drop(const void *key)
     Py_XDECREF((PyObject *)(uintptr_t)key);
 }
 
-/* Whether the end of this thread's state will call state_ended. */
+/* Whether state_ended will be called at the end of this thread's state. */
 static __thread bool watched __attribute__((tls_model("initial-exec")));
 
 /* The destructor of a capsule in the thread state's dictionary. A destructor runs with the interpreter lock, which is
- * needed to drop a reference. The thread itself may continue: a native thread that calls Python gets a new state each
- * time. */
+ * needed to drop a reference. The thread itself may continue: a native thread gets a new state each time that it calls
+ * Python. */
 static void state_ended(PyObject *capsule)
 {
     if (PyCapsule_GetContext(capsule) != (void *)(uintptr_t)PyThread_get_thread_ident())

@@ -22,8 +22,9 @@ static inline const void *core_key(void)
 
 /* Call this before the thread records: references are dropped when the thread's state ends. */
 void core_watch(void);
-/* Call these after a begin and after an end. Both functions handle references to keys, and the end of the thread. */
+/* Call core_begun after a begin and core_ended after an end. They take and drop the references to keys, and prepare for
+ * the end of the thread. */
 void core_begun(unsigned outcome, const void *key);
-PyObject *core_ended(unsigned outcome, const void *key); /* returns None; NULL in strict mode, for an end without a begin */
+PyObject *core_ended(unsigned outcome, const void *key); /* in strict mode, NULL if no span had begun */
 
 #endif

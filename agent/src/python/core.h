@@ -19,9 +19,10 @@
  * module is built for each Python version, because the limited API has neither the thread state's context nor
  * vectorcall.
  *
- * A `with` statement looks up __enter__ and __exit__ and calls the results. Methods would be bound at each look-up,
- * which would allocate twice per span. So both names are descriptors that return the manager itself. A call of the
- * manager without arguments enters; a call with the three arguments of an exception leaves.
+ * A `with` statement looks up __enter__ and __exit__ and calls the results. If they were methods, each look-up would
+ * bind a method, which would allocate twice per span. So both names are descriptors that return the context manager
+ * itself. The manager is callable: a call without arguments enters, and a call with the three arguments of an exception
+ * leaves.
  */
 #ifndef BRICK_CORE_H
 #define BRICK_CORE_H
@@ -56,7 +57,7 @@ typedef struct {
 struct Span {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    Brick *brick; /* never freed, so no reference is counted */
+    Brick *brick; /* without a reference, because a handle is never freed */
     struct brick_amounts did; /* if the span is a step of an engine: its rows and valid rows */
     uint64_t step;
     bool has_step;
@@ -68,7 +69,7 @@ typedef struct {
     uint32_t layer;
 } Layer;
 
-/* The state of the process, which has only one, as it has one segment. */
+/* The state of this module. A process has one, as it has one segment. */
 typedef struct {
     PyTypeObject *brick_type, *span_type, *layer_type, *manager_type, *traced_type, *traced_object_type, *watched_type,
         *fingerprint_type, *taken_type, *timer_type, *timing_type;
@@ -85,8 +86,8 @@ typedef struct {
     int timers;
     CoreWeights *weights; /* the watched weights, or NULL */
     unsigned swept;
-    unsigned refused; /* names refused before the segment had a counter for them */
-    unsigned process; /* 1, and one more in each forked child, so that a child reports errors again */
+    unsigned refused; /* names refused before the segment was open, which the segment does not yet count */
+    unsigned process; /* 1, and one more in each forked child, so that a child reports definitions again */
     char program[128];
 } CoreState;
 
@@ -114,12 +115,12 @@ static inline CoreRaised core_put_aside(void)
     return raised;
 }
 
-/* Restores the exception that was set aside, in place of any other exception. If none was set aside, clears the current
- * one. */
+/* Restores the exception that was set aside, and drops any other. If none was set aside, clears the current
+ * exception. */
 static inline void core_put_back(CoreRaised raised) { PyErr_Restore(raised.type, raised.value, raised.traceback); }
 
-/* Drops a reference; does nothing for NULL. Dropping it may run other code, so an exception of this module is set aside
- * meanwhile: the other code must not find it. */
+/* Drops a reference; does nothing for NULL. The drop may run code of the host, which must not find an exception of this
+ * module. So the exception is set aside meanwhile. */
 static inline void core_let_go(PyObject *object)
 {
     const CoreRaised raised = core_put_aside();
@@ -134,8 +135,7 @@ static inline void core_forget(CoreRaised raised)
     core_let_go(raised.traceback);
 }
 
-/* Sets aside the exception of a traced callable while its span ends. The callable's exception has priority over
- * ours. */
+/* Sets aside the exception of a traced callable while its span ends, because this exception has priority over ours. */
 static inline CoreRaised core_raised_by_call(PyObject *result)
 {
     return result == NULL ? core_put_aside() : (CoreRaised){NULL, NULL, NULL};

@@ -38,7 +38,7 @@ const char core_pending_doc[] = PyDoc_STR(
 ">>> brick.pending()\n"
 "0\n");
 
-#define NO_ID UINT64_MAX /* never a valid id: the writer counts it as unmatched */
+#define NO_ID UINT64_MAX /* no id of deferred work, so the writer counts it as unmatched */
 #define A_STREAM "a stream must be an integer or a string"
 
 PyObject *core_brick_defer(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)
@@ -135,7 +135,7 @@ PyObject *core_finalize(PyObject *module, PyObject *const *args, Py_ssize_t give
     }
     if (core_arguments(&call, args, given, names, of) != 0)
         return NULL;
-    const bool has_stream = core_is_given(of[0]); /* an invalid stream is 0 here, as in defer */
+    const bool has_stream = core_is_given(of[0]); /* as in defer, an invalid stream is 0 */
     if ((has_stream && core_number(of[0], &stream, &has, A_STREAM) != 0)
         || (core_is_given(of[1]) && all_measured(of[1]) != 0))
         return NULL;

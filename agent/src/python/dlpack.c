@@ -1,18 +1,20 @@
 /* python/dlpack.c - describes a Python object's memory as a tensor with DLPack.
  *
- * Owns the two protocols of DLPack, its types and its devices. With the table of functions of a type
- * (__dlpack_c_exchange_api__), a C call describes a tensor in place, invisible to the library's profilers and exports.
- * The method __dlpack__ returns a capsule. Must not know the use of the tensor. Invariant: no attribute of an object is
- * read if its type has neither protocol, because some objects record each access into a program.
+ * Owns the two protocols of DLPack, its types and its devices. If a type has a table of functions
+ * (__dlpack_c_exchange_api__), a C call describes a tensor in place, and the library's profilers and exports do not see
+ * this call. Otherwise, the method __dlpack__ returns a capsule. Must not know what the tensor is used for. Invariant:
+ * no attribute of an object is read if its type has neither protocol, because some objects record each access into a
+ * program.
  *
- * A capsule is read and never consumed: it keeps its name, so the producer's destructor frees it when we drop our
- * reference. The destructor may run Python code, which must neither find nor leave an exception.
+ * This code reads a capsule but does not consume it: the capsule keeps its name, so the producer's destructor frees the
+ * tensor when we drop our reference. The destructor may run Python code, which must neither find nor leave an
+ * exception.
  */
 #include "tensor.h"
 
 /* ---- the structs of dlpack.h ------------------------------------------------ */
 
-/* A tensor in version 1 and earlier versions. */
+/* A tensor. This struct is the same in version 1 and in earlier versions. */
 struct dl_tensor {
     void *data;
     int32_t device, device_number;
@@ -39,13 +41,13 @@ struct dl_exchange { /* since version 1.3 */
     uint32_t major, minor;
     const struct dl_exchange *older;
     void *allocate, *managed_from, *managed_to; /* functions of the table that this file does not call */
-    /* NULL, or describes a tensor; the object keeps the memory alive */
+    /* NULL, or a function that describes a tensor, whose object keeps the memory alive */
     int (*tensor_from)(void *object, struct dl_tensor *tensor);
     void *stream;
 };
 #define DL_MAJOR 1
 #define DL_CPU 1
-#define DL_CUDA_HOST 3 /* pinned: host memory that a device can reach */
+#define DL_CUDA_HOST 3 /* pinned memory: host memory that a device can reach */
 #define DL_ROCM_HOST 11
 
 /* ---- devices and types ---------------------------------------------------- */
@@ -118,7 +120,8 @@ static int take_dlpack(CoreTensor *t, const struct dl_tensor *dl)
 
 /* ---- a capsule ------------------------------------------------------------- */
 
-/* Checks the device before a capsule is requested, because a capsule of a device may copy or wait. */
+/* Checks the device before a capsule is requested, because a request for a tensor on a device may copy the tensor or
+ * wait. */
 static int ask_device(PyObject *array, CoreTensor *t)
 {
     PyObject *device = PyObject_CallMethod(array, "__dlpack_device__", NULL);
@@ -138,7 +141,7 @@ static PyObject *make_capsule(PyObject *method)
     PyObject *none = PyTuple_New(0);
     PyObject *version = none != NULL ? Py_BuildValue("{s:(ii)}", "max_version", DL_MAJOR, 0) : NULL;
     PyObject *capsule = version != NULL ? PyObject_Call(method, none, version) : NULL;
-    /* The producer is older than the argument max_version. */
+    /* A TypeError means that the producer does not know the argument max_version yet. */
     if (capsule == NULL && version != NULL && PyErr_ExceptionMatches(PyExc_TypeError)) {
         PyErr_Clear();
         capsule = PyObject_Call(method, none, NULL);
@@ -167,7 +170,8 @@ static const struct dl_tensor *in_capsule(PyObject *capsule)
     return NULL;
 }
 
-/* A tensor with gradients cannot be exported, but its detached copy can. Returns a new reference to that copy. */
+/* A tensor with gradients cannot be exported. Its method detach() returns a tensor with the same memory that can.
+ * Returns a new reference to that tensor. */
 static PyObject *detached(PyObject *array)
 {
     PyObject *requires = core_attribute(array, "requires_grad");
@@ -196,7 +200,7 @@ static int hold_capsule(PyObject *array, CoreTensor *t)
 
 /* ---- a table of functions --------------------------------------------------- */
 
-/* Returns the table; NULL if there is none. */
+/* Returns the type's table of functions; NULL if there is none. */
 static const struct dl_exchange *exchange_of(PyObject *array)
 {
     static PyObject *name;

@@ -10,9 +10,9 @@ const char core_fingerprint_doc[] = PyDoc_STR(
 "array: anything with the buffer protocol (numpy, array, bytes) or with __dlpack__ (torch and others) in this host's\n"
 "memory. Its elements are bool, integers of 8 to 64 bits, float8, float16, bfloat16, float32 or float64 (also those of\n"
 "ml_dtypes), with any shape and strides. valid: the number of valid rows (of dimension 0); None: all. key: an integer from\n"
-"0 to 2^128-1; only fingerprints with the same key can be compared. Raises if the tensor has no fingerprint. From 1 MiB\n"
-"on, other threads run at the same time; if one writes to the tensor, the fingerprint belongs to neither state.\n"
-"brick_fingerprint.h has the definition.\n\n"
+"0 to 2^128-1; only fingerprints with the same key can be compared. Raises if the tensor has no fingerprint. While\n"
+"a tensor of 1 MiB or more is read, other threads run; if one of them writes to the tensor, the fingerprint matches neither\n"
+"state. brick_fingerprint.h has the definition.\n\n"
 ">>> from array import array\n"
 ">>> brick.fingerprint(array(\"f\", [1, 2, 3])).checksum\n"
 "'78bae40d05ce2a1b'\n"
@@ -61,7 +61,7 @@ static int to_key(PyObject *value, struct brick_fingerprint_key *key)
     PyObject *upper = index != NULL && places != NULL ? PyNumber_Rshift(index, places) : NULL;
     if (upper != NULL) {
         key->words[0] = PyLong_AsUnsignedLongLongMask(index);
-        key->words[1] = PyLong_AsUnsignedLongLong(upper); /* a negative number gives -1, which overflows */
+        key->words[1] = PyLong_AsUnsignedLongLong(upper); /* of a negative number, this is negative and overflows */
     }
     Py_XDECREF(index);
     Py_XDECREF(places);

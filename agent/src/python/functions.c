@@ -61,7 +61,7 @@ static PyObject *core_step(PyObject *module, PyObject *args, PyObject *keywords)
     if (valid != Py_None && s->did.bytes > s->did.elements && core_complain("valid rows must be at most rows", valid) != 0)
         goto failed;
     if (valid == Py_None)
-        s->did.bytes = s->did.elements != BRICK_BAD_AMOUNT ? s->did.elements : 0; /* count the invalid number only once */
+        s->did.bytes = s->did.elements != BRICK_BAD_AMOUNT ? s->did.elements : 0; /* an invalid `rows` counts once */
     s->brick = core_handle(kind != NULL ? kind : core_state.step, core_state.step);
     if (s->brick != NULL)
         return (PyObject *)s;
@@ -84,8 +84,8 @@ static PyObject *core_layer(PyObject *module, PyObject *index)
     return (PyObject *)l;
 }
 
-/* Sets *text to a new reference; to NULL for None and for a value without text. Returns 0, in strict mode -1 with an
- * exception set. */
+/* Sets *text to a new reference to the text of a value, or to NULL if the value is None or has no text. Returns 0; in
+ * strict mode, -1 with an exception set. */
 static int to_text(PyObject *value, PyObject **text, const char **utf8)
 {
     *text = value == Py_None ? NULL : PyObject_Str(value);
@@ -175,7 +175,7 @@ PyDoc_STRVAR(core_brick_doc,
 PyDoc_STRVAR(core_span_doc,
 "span(name, /, *, category=None, elements=0, bytes=0, flops=0, step=None)\n--\n\n"
 "Time the body of a `with` statement without a handle.\n\n"
-"step: as for a handle. Checksums distinguish step 0 from no step; the details of spans do not.\n\n"
+"step: as for a handle. A checksum with step 0 differs from one without a step; in the records of spans, both are 0.\n\n"
 ">>> with brick.span(\"prefill\", step=\"request-17\"):\n"
 "...     pass\n");
 PyDoc_STRVAR(core_step_doc,
@@ -188,7 +188,7 @@ PyDoc_STRVAR(core_step_doc,
 "...     pass\n");
 PyDoc_STRVAR(core_layer_doc,
 "layer(index, /)\n--\n\n"
-"Set the layer of the spans inside. Within nested layers, the innermost one counts.\n\n"
+"Set the layer of the spans inside. If layers are nested, the innermost layer applies.\n\n"
 ">>> with brick.layer(3), brick.span(\"attention\"):\n"
 "...     pass\n");
 PyDoc_STRVAR(core_init_doc,
@@ -196,9 +196,9 @@ PyDoc_STRVAR(core_init_doc,
 "--\n\n"
 "Open this process's segment now instead of at its first span; return whether it records.\n\n"
 "worker: a number within the service, or coordinates (0.tp3.pp1). A forked child may give another worker before its\n"
-"first span. Apart from that, only the first call has an effect. Never raises. Missing and invalid values come from\n"
-"BRICKD_SERVICE, BRICKD_WORKER, BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES, BRICKD_SITES, BRICKD_EVENTS, or else from\n"
-"defaults.\n\n"
+"first span. Apart from that, only the first call has an effect. Never raises. BRICKD_SERVICE, BRICKD_WORKER,\n"
+"BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES, BRICKD_SITES and BRICKD_EVENTS, or else defaults, replace values that are\n"
+"missing or invalid.\n\n"
 ">>> brick.init(service=\"api\", worker=3)\n"
 "True\n");
 PyDoc_STRVAR(core_shutdown_doc,
@@ -237,25 +237,25 @@ static PyMethodDef core_methods[] = {
     {"init", (PyCFunction)(void (*)(void))core_init, METH_VARARGS | METH_KEYWORDS, core_init_doc},
     {"shutdown", core_shutdown, METH_NOARGS, core_shutdown_doc},
     {"_step_of", core_step_of, METH_VARARGS,
-     "A step's key, computed from tensors and from the step that filled the caches (0: the caches are empty). None in a "
-     "step, or while\nrecording is off."},
-    {"_note_rows", core_note_rows, METH_VARARGS, "Note why a part never has rows. Arguments: a handle, a layer or None, a word for the reason."},
-    {"_presume_rows", core_presume_rows, METH_VARARGS, "Declare that a part is only presumed to be row-wise. Arguments: a handle, a layer or None."},
+     "A step's key, computed from tensors and from the step that filled the caches (0: the caches are empty). None if the "
+     "open span has a\nstep, or while recording is off."},
+    {"_note_rows", core_note_rows, METH_VARARGS, "Record why no call of a part has rows. Arguments: a handle, a layer or None, a word for the reason."},
+    {"_presume_rows", core_presume_rows, METH_VARARGS, "Declare that a part is only presumed to compute row by row. Arguments: a handle, a layer or None."},
     {"_watched", core_watched, METH_VARARGS, "Wrap a module's forward."},
-    {"_traced", core_traced, METH_VARARGS, "Wrap a function. With `spans`, each call is a span, and the first call marks the definition."},
-    {"_node", core_node, METH_VARARGS, "Record a node of the graph, with the time that the host states for it."},
-    {"_node_begin", core_node_begin, METH_O, "Open a node: later records become its children. Returns whether the node is inside itself."},
+    {"_traced", core_traced, METH_VARARGS, "Wrap a function. The first call records where it is defined. With `spans`, each call is a span."},
+    {"_node", core_node, METH_VARARGS, "Record a node of the graph, with the time that the host gives."},
+    {"_node_begin", core_node_begin, METH_O, "Open a node: later records become its children. Returns whether the node is inside a node of the same name."},
     {"_refused", core_refused, METH_NOARGS, "Count a call with wrong arguments."},
-    {"_context", core_context, METH_NOARGS, "The running context. A span that begins in a context must end in the same context."},
-    {"_place", core_place, METH_NOARGS, "The place of the next record: the start of the innermost open span, and the layer."},
+    {"_context", core_context, METH_NOARGS, "The current context. A span that begins in a context must end in the same context."},
+    {"_place", core_place, METH_NOARGS, "The place of the next record: the start of the innermost open span, and its layer."},
     {"_node_end", core_node_end, METH_O, "Close a node."},
     {"_node_defined", core_node_defined, METH_VARARGS, "Record that the open node is a function, and the file and line of its definition."},
     {"_node_task", core_node_task, METH_VARARGS, "Record that the open node is a task, and how often it was polled."},
     {"_task_ended", core_task_ended, METH_O, "Mark the last recorded span of a brick as the last span of a task."},
     {"_source_hash", core_source_hash, METH_O, "The hash of a source's text."},
-    {"_send_source", core_send_source, METH_VARARGS, "Record a source (text, name, path, hash) from this piece on; return the next piece, or -1 after the last one. If the source is None, count a drop."},
-    {"_totals", core_totals, METH_O, "The totals of this process: length of a tick, number of torn entries, paths, ledger. True: also marks."},
-    {"_mark_run", core_mark_run, METH_NOARGS, "Tell each `brickd run` above this process that it has reported."},
+    {"_send_source", core_send_source, METH_VARARGS, "Record a source (text, name, path, hash) from this piece on. Return the first piece that is left for a later call, or -1. If the source is None, count a dropped record."},
+    {"_totals", core_totals, METH_O, "The totals of this process: length of a tick, number of torn entries, paths, ledger. With True, the paths of marks too."},
+    {"_mark_run", core_mark_run, METH_NOARGS, "Tell each `brickd run` above this process that this process has printed its report."},
     {"_recorded", core_recorded, METH_NOARGS, "Whether this process has recorded anything, or has turned recording off."},
     {"_deferred", core_deferred, METH_VARARGS, "Defer work that began at a time of CLOCK_MONOTONIC_RAW. Returns its id, or 0; None while recording is off."},
     {"_know", core_know, METH_VARARGS, "Set the bricks of the old profiler's ids, names and aliases."},
@@ -296,7 +296,8 @@ static int core_exec(PyObject *module)
         return -1;
     core_state.process = 1;
     pthread_atfork(NULL, NULL, in_child);
-    core_state.other->number = 0; /* id 0 has no name: a brick named "other" has a different handle */
+    core_state.other->number = 0; /* this handle stands for all names without room; a brick that the host names "other"
+                                     has another handle */
     return 0;
 }
 

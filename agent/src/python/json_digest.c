@@ -36,7 +36,7 @@ static int digest_of_text(PyObject *value, uint64_t digest, uint64_t *result)
 /* The order of the members has no effect on the digest. */
 static int digest_of_members(PyObject *members, uint64_t *digest)
 {
-    PyObject *items = PyDict_Items(members); /* the real items: a subclass may override methods */
+    PyObject *items = PyDict_Items(members); /* the items of the dict itself: a subclass may override methods */
     uint64_t sum = 0, key = 0, value = 0;
     int wrong = items == NULL ? -1 : 0;
     for (Py_ssize_t n = 0; wrong == 0 && n < PyList_GET_SIZE(items); n++) {

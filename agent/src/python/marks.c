@@ -37,7 +37,7 @@ const char core_needs_doc[] = PyDoc_STR(
 
 /* ---- arguments ----------------------------------------------------------- */
 
-/* Like core_handle, but creates no handle if marks must not take more names. */
+/* Like core_handle, but creates no handle if there is no room for another name of a mark. */
 static Brick *handle_of(PyObject *name)
 {
     if (Py_IS_TYPE(name, core_state.brick_type))
@@ -81,7 +81,7 @@ static int to_extent(PyObject *value, uint32_t *extent)
     return *extent != 0 ? 0 : core_complain(EXTENT, value);
 }
 
-/* An invalid value gives numbers with a 0 among them, which the writer counts as invalid. */
+/* If the value is invalid, sets one of the numbers to 0, so that the writer counts the shape as invalid. */
 static int to_extents(PyObject *value, uint32_t extents[3])
 {
     static const uint32_t impossible[3] = {0, 1, 1};
@@ -104,8 +104,8 @@ static int to_extents(PyObject *value, uint32_t extents[3])
     return wrong;
 }
 
-/* Reads the bytes of shared memory. An invalid number makes the whole shape invalid, like an invalid
- * grid. */
+/* Reads the bytes of shared memory. If the number is invalid, sets the grid to invalid numbers, so that the writer
+ * counts the shape as invalid. */
 static int to_shared(PyObject *value, struct brick_launch *how)
 {
     uint64_t bytes;
@@ -118,8 +118,9 @@ static int to_shared(PyObject *value, struct brick_launch *how)
     return 0;
 }
 
-/* A hash stays unchanged. brick.source() converts a text, and a source with unwritten pieces. Any other value makes the
- * whole shape invalid, which the writer counts. */
+/* Sets how->source to a hash. The value may be this hash, a text, or the result of brick.source(); a text and a result
+ * with unwritten pieces are passed to brick.source() first. Any other value makes the shape invalid, and the writer
+ * counts this. */
 static int to_source(PyObject *value, struct brick_launch *how)
 {
     static PyObject *text, *sources; /* never freed */
@@ -270,7 +271,7 @@ static int to_direction(PyObject *value, enum brick_direction *direction)
             *direction = (enum brick_direction)i;
             return 0;
         }
-    *direction = (enum brick_direction)3; /* the writer counts this number as invalid */
+    *direction = (enum brick_direction)3; /* no direction has this number: the writer counts it as invalid */
     return core_complain("a direction must be \"H2D\", \"D2H\" or \"D2D\"", value);
 }
 
@@ -319,7 +320,7 @@ bool core_define(Brick *b, PyObject *file, unsigned long line)
     if (brick_is_off())
         return false;
     if (number_of((PyObject *)b, NULL, &number) != 0) {
-        PyErr_Clear(); /* the next span reports the error */
+        PyErr_Clear(); /* a failure to open the segment is reported by the next span */
         return false;
     }
     Py_ssize_t length;

@@ -8,7 +8,7 @@
 
 /* types.c */
 int core_add_types(PyObject *module);
-extern PyMemberDef core_callable_members[]; /* for a type without attributes whose first field is its vectorcall */
+extern PyMemberDef core_callable_members[]; /* the members of a type whose first field is its vectorcall */
 
 /* trace.c, module_forward.c */
 extern PyType_Spec core_traced_spec, core_traced_object_spec, core_watched_spec;

@@ -1,9 +1,9 @@
 /* python/module.c - finds the tensors of a torch module.
  *
- * Owns which submodule has a tensor, and how to find the tensor there again. Must not know the use of the tensor.
- * Invariants: a place keeps neither a submodule nor a tensor alive. A place refers weakly to a tensor only if its
- * submodule is unknown: torch refuses to swap the contents of a tensor that has a weak reference, and converting or
- * loading some models swaps them.
+ * Owns which submodule has a tensor, and how to find the tensor there again. Must not know what the tensor is used for.
+ * Invariants: a place keeps neither a submodule nor a tensor alive. A place has a weak reference to the tensor only if
+ * the tensor's submodule is unknown: torch cannot swap the contents of two tensors if one has a weak reference, and the
+ * conversion or loading of some models swaps them.
  */
 #include "module.h"
 #include "tensor.h"

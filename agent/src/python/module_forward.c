@@ -1,8 +1,9 @@
-/* python/module_forward.c - `instrument` replaces a module's forward by a callable, and each call of it is a span.
+/* python/module_forward.c - the callable by which `instrument` replaces a module's forward. Each call of it is a span.
  *
- * The span has the module's layer. If a checksum of the output would be recorded, another callable runs instead: it
- * fingerprints the inputs before the module computes. If rows would be recorded, rows.c makes the call; a module that
- * is only watched for rows has no span. This is written in C because it runs for each module in each step.
+ * The span has the module's layer. If a checksum of the output would be recorded, a second function runs instead of the
+ * module's forward: it fingerprints the inputs before the module computes. If rows would be recorded, rows.c makes the
+ * call. A module that is only watched for rows has no span. This file is written in C because it runs for each module
+ * in each step.
  */
 #include "arguments.h"
 #include "context_key.h"
@@ -17,8 +18,8 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *function;
-    PyObject *checked; /* called if a checksum would be recorded; NULL: no span, only rows */
-    PyObject *module;  /* a weak reference to the first argument of both functions, or NULL */
+    PyObject *checked; /* the function to call if a checksum would be recorded; NULL: no span, only rows */
+    PyObject *module;  /* a weak reference to the module, the first argument of both functions; or NULL */
     Brick *brick;      /* never freed, so no reference is counted */
     uint32_t layer;    /* a value above the largest layer means no layer */
     uint32_t rate;     /* the rate for brick_wants_of */
@@ -117,8 +118,8 @@ static int watched_traverse(PyObject *self, visitproc visit, void *arg)
     return 0;
 }
 
-/* There is no tp_clear: the functions must stay while this can be called, and reference cycles go through other
- * objects. */
+/* There is no tp_clear: the functions must exist as long as this callable can be called. The garbage collector can
+ * break a reference cycle at its other objects. */
 static void watched_dealloc(PyObject *self)
 {
     Watched *w = (Watched *)self;

@@ -51,7 +51,7 @@ static enum brick_state open_segment(struct brick_config *config)
     if (config->service == NULL && (service == NULL || *service == 0))
         config->service = core_state.program;
     enum brick_state now = brick_init(config);
-    if (now == BRICK_ON) /* other threads may run this at the same time without the interpreter lock */
+    if (now == BRICK_ON) /* atomic: other threads may run this without the lock */
         for (unsigned n = __atomic_exchange_n(&core_state.refused, 0, __ATOMIC_RELAXED); n > 0; n--)
             brick_name("", 0, NULL); /* counts the refusal */
     return now;

@@ -10,11 +10,12 @@
 
 #include <sched.h>
 
-/* A thread changes an entry within a few nanoseconds. If the system interrupts that thread, the reader yields to it. */
+/* A thread changes an entry within a few nanoseconds. If it takes longer, the thread is interrupted, and the reader
+ * yields so that the thread can run. */
 #define TRIES 1000
 #define TRIES_IN_A_ROW 50
 
-/* Returns 0 if the summary changed during every try; *to then has the last copy. */
+/* Copies a summary. Returns 0 if the summary changed during every try; *to then has the last copy. */
 static int copy_summary(const uint64_t *sequence, const struct brick_summary *from, struct brick_summary *to)
 {
     const uint64_t *words = (const uint64_t *)(const void *)from;
@@ -52,9 +53,9 @@ static void add(struct brick_summary *sum, const struct brick_summary *s)
         sum->histogram[b] += s->histogram[b];
 }
 
-/* Sums a path's totals over all lanes. Returns how many copies are torn. In a lane that was ever taken, the sequences
- * have memory, and so has each summary whose sequence is not 0. All other memory is a hole that must not be touched
- * (brick_shm.h). */
+/* Sums a path's totals over all lanes. Returns how many copies are torn. If a thread has ever taken the lane, the
+ * lane's sequences have memory, and so has each summary whose sequence is not 0. All other memory of the lane may be a
+ * hole in the file, which must not be touched (brick_shm.h). */
 static unsigned sum_of_lanes(const struct brick_segment *s, uint32_t path, struct brick_summary *sum)
 {
     unsigned torn = 0;

@@ -1,6 +1,6 @@
 /* python/rows.c - rows of a module's call.
  *
- * Owns which calls have rows, and the count of calls with and without rows. A call with rows has one tensor of floating
+ * Owns which calls have rows, and counts the calls with and without rows. A call with rows has one tensor of floating
  * point in this host's memory and no other argument, and its result is a tensor with the same rows, alone or as the
  * first of several results. Must not know which rows are chosen. Invariants: a call without rows is counted under its
  * reason; an error here changes no result and raises nothing, except for an interrupt; no tensor is held during the
@@ -30,7 +30,8 @@ bool core_rows_wanted(const CoreRowsOf *of)
         return true;
     if (!brick_rows_turn(rows->turn, rows->turns))
         return false;
-    /* Published at each call, because a forked child, or a thread after a reopen, has another segment. */
+    /* Published at each call, because a forked child has another segment, and so has a process that has replaced a lost
+     * segment. */
     brick_rows_turns(rows->turns);
     return true;
 }
@@ -46,7 +47,7 @@ static int forgive(void)
 
 /* ---- the result of a call for rows ------------------------------------------ */
 
-/* Counts a call under this word (a phase or a reason). Clears an exception from counting. */
+/* Counts calls under this word (a phase or a reason). Clears an exception that counting raises. */
 static int note(const CoreRowsOf *of, PyObject *word, uint64_t calls)
 {
     const struct brick_at at = at_of(of, 0);
@@ -64,7 +65,8 @@ static int note_text(const CoreRowsOf *of, const char *word)
     return noted;
 }
 
-/* Counts a call by its phase, for all layers of a kernel together: a deep model has more sites than marks have paths. */
+/* Counts a call by its phase, for all layers of a kernel together. Counts per layer would need more paths than marks
+ * may use in a deep model. */
 static int note_phase(const CoreRowsOf *of, const struct brick_rows *rows)
 {
     static const uint32_t no_layer = UINT32_MAX;
@@ -73,8 +75,8 @@ static int note_phase(const CoreRowsOf *of, const struct brick_rows *rows)
     return note_text(&kernel, rows->leading < 2 ? "packed" : rows->shape[1] == 1 ? "decode" : "prefill");
 }
 
-/* Asks the context whether a call has rows. If so, sets *backend to the id of the backend's name; if not, sets it to 0
- * and counts the call. `unreadable`: NULL, or a tensor that cannot be read. */
+/* Asks the callable `context` whether a call has rows. If so, sets *backend to the id of the backend's name; if not,
+ * sets *backend to 0 and counts the call under the reason. `unreadable`: NULL, or a tensor that cannot be read. */
 static int ask(const CoreRowsOf *of, PyObject *unreadable, uint32_t *backend)
 {
     PyObject *given = PyObject_CallFunctionObjArgs(of->rows->context, unreadable, NULL);
@@ -94,7 +96,8 @@ static int ask(const CoreRowsOf *of, PyObject *unreadable, uint32_t *backend)
 
 /* ---- tensors -------------------------------------------------------------- */
 
-/* Returns 1 and holds the value if it is a tensor that can have rows; 0 if not; -1 with an interrupt set. */
+/* Holds the value and returns 1 if it is a tensor that can have rows. Returns 0 if it is not, and -1 with an interrupt
+ * set. */
 static int hold(PyObject *value, CoreTensor *t)
 {
     if (!core_torch_is_tensor(value))
@@ -107,7 +110,7 @@ static int hold(PyObject *value, CoreTensor *t)
     return 0;
 }
 
-/* Returns whether the chosen rows are so large that other Python threads should run meanwhile. */
+/* Returns whether the chosen rows are so large that other Python threads should run while they are read. */
 static bool are_large(const struct brick_tensor *t)
 {
     const int64_t elements = t->dims > 0 ? t->shape[t->dims - 1] : 0;

@@ -158,7 +158,7 @@ static int take_one(Py_ssize_t which, PyObject *value, struct brick_amounts *did
                         : core_flops(value, &did->flops);
 }
 
-/* Reads the amounts of stop and record, which follow the other arguments. An amount is positional or a keyword. */
+/* Reads the amounts of stop() and record(). They are the last arguments, and each may be positional or a keyword. */
 static int take_amounts(const char *method, PyObject *const *args, Py_ssize_t given, PyObject *names,
                         struct brick_amounts *did)
 {

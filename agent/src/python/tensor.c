@@ -2,7 +2,8 @@
 #include "tensor.h"
 #include "arguments.h"
 
-#define UNLOCKED_BYTES (1 << 20) /* from this size on (about 50 us), other Python threads may run */
+#define UNLOCKED_BYTES (1 << 20) /* from this size on (about 50 us), other Python threads may run while a tensor is
+                                    read */
 
 PyObject *core_attribute(PyObject *object, const char *name)
 {

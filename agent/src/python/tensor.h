@@ -14,20 +14,20 @@ typedef struct {
 
 /* In buffer.c: holds an object. Returns 0, or -1 with an exception set and nothing held. */
 int core_tensor_hold(PyObject *array, CoreTensor *t);
-/* In dlpack.c: holds an object without a buffer. The current exception says why the buffer was refused; it stays set if
- * the object has no DLPack. */
+/* In dlpack.c: holds an object without a buffer. If an exception says why the object refused its buffer, this exception
+ * stays set if the object has no DLPack either. */
 int core_dlpack_hold(PyObject *array, CoreTensor *t);
 
 /* tensor.c */
 void core_tensor_release(CoreTensor *t);
-bool core_tensor_large(const struct brick_tensor *t); /* whether to read the tensor without the interpreter lock */
-/* Checks the number of dimensions, and the shape. Returns 0, or -1 with an exception set. */
+bool core_tensor_large(const struct brick_tensor *t); /* whether to read it without the interpreter lock */
+/* Checks that the number of dimensions is valid and that there is a shape. Returns 0, or -1 with an exception set. */
 int core_check_dims(long dims, const void *shape);
 /* Sets the number of valid rows, if `value` is given. Returns 0, or -1 with an exception set. */
 int core_take_valid(PyObject *value, struct brick_tensor *t);
 /* Returns the name of a dtype in numpy, or in a package that adds dtypes to numpy; NULL if there is no such dtype. */
 const char *core_dtype_name(uint32_t dtype);
-/* Returns an attribute: a new reference. If the attribute is only missing, returns NULL without an exception; on an
+/* Returns an attribute: a new reference. If there is no such attribute, returns NULL without an exception; on any other
  * error, NULL with an exception. */
 PyObject *core_attribute(PyObject *object, const char *name);
 /* Returns an attribute of the object's type: borrowed, or NULL without an exception. *name caches the interned `text`,
@@ -39,17 +39,18 @@ PyObject *core_of_type(PyObject *object, PyObject **name, const char *text);
  * core_torch_enter. Raises nothing. */
 PyObject *core_torch_enter(PyObject *tensor);
 void core_torch_leave(PyObject *silent);
-/* Returns the object that keeps a tensor's memory in place: a new reference. For a tensor of torch, this is the
- * storage, because a tensor may get another storage during the reading. */
+/* Returns the object that keeps a tensor's memory in place: a new reference. For a tensor of torch, this is its
+ * storage, because another thread may give the tensor another storage while it is read. */
 PyObject *core_torch_owner(PyObject *tensor);
-/* Returns 0, or -1 with an exception set if the tensor's numbers are stored with the opposite sign, which DLPack does
- * not report. */
+/* Returns 0 if the memory has the tensor's numbers. Returns -1 with an exception set if the numbers are stored with the
+ * opposite sign, which DLPack does not report. */
 int core_torch_in_memory(PyObject *tensor);
-/* Waits for the device and copies a tensor from it into this host's memory. Returns a new reference; NULL with an
- * exception set. */
+/* Copies a tensor from its device into this host's memory, and waits for the device. Returns a new reference; NULL with
+ * an exception set. */
 PyObject *core_torch_host_copy(PyObject *tensor);
 bool core_torch_is_tensor(PyObject *object);
-/* Returns whether the tensor has a shape but no numbers: torch runs a model with such tensors to trace a program. */
+/* Returns whether the tensor has a shape but no numbers: torch runs a model with such tensors to trace the model into a
+ * program. */
 bool core_torch_fake(PyObject *tensor);
 
 #endif

@@ -2,8 +2,8 @@
  * stop.
  *
  * Owns the timers, and the fields of a profiler that these calls read. Must not know statistics and settings: the rest
- * of the class is in _compat/profiler. Invariants: a profiler that times nothing reads no clock and returns the same
- * timer each time; a timer and a profiler do not keep each other alive.
+ * of the class is in _compat/profiler. Invariants: a profiler that times nothing reads no clock, and all its starts
+ * return the same timer; a timer and a profiler do not keep each other alive.
  */
 #include "arguments.h"
 #include "brick.h"
@@ -16,10 +16,11 @@
 struct BrickTimer {
     PyObject_HEAD
     Brick *brick;      /* never freed, so no reference is counted */
-    uint64_t start_ns; /* the start of deferred work, by CLOCK_MONOTONIC_RAW; 0: a span is open */
+    uint64_t start_ns; /* the time of CLOCK_MONOTONIC_RAW when deferred work began; 0: the timer has an open span
+                          instead */
     uint32_t owner;    /* the profiler's serial; 0: the timer was stopped, or is for untimed bricks */
     bool waits;        /* whether the stop waits for the device */
-    bool launches;     /* whether the brick launches the kernels recorded after its stop; false for a tile */
+    bool launches;     /* whether kernels that are recorded after the stop belong to this brick; false for a tile */
 };
 
 /* The first fields of a BrickProfiler. */
@@ -127,7 +128,8 @@ static PyObject *begin(Brick *b, uint32_t owner, bool waits)
     return (PyObject *)t;
 }
 
-/* Calls a method of the graph while the graph is recorded. Returns the method's answer; an error counts as false. */
+/* Calls a method about the graph; use it only while the graph is recorded. Returns the method's answer; an error counts
+ * as false. */
 static bool graph_says(PyObject *self, const char *method, PyObject *of)
 {
     PyObject *answer = of != NULL ? PyObject_CallMethod(self, method, "O", of) : PyObject_CallMethod(self, method, NULL);
@@ -137,7 +139,8 @@ static bool graph_says(PyObject *self, const char *method, PyObject *of)
     return yes;
 }
 
-/* Kernels that are recorded before the stop also belong to the brick if there is no span. */
+/* Without a span, kernels that are recorded before the stop would belong to no brick, so the graph is told now that
+ * they belong to this one. */
 static PyObject *not_timed(PyObject *self, Brick *b)
 {
     if (((Timing *)self)->graphs)
@@ -243,7 +246,7 @@ static PyObject *stop(PyObject *self, PyObject *const *args, Py_ssize_t given, P
     if ((of[1] != NULL && core_amount(of[1], &did.elements) != 0) || (of[2] != NULL && core_amount(of[2], &did.bytes) != 0)
         || (of[3] != NULL && core_flops(of[3], &did.flops) != 0))
         return NULL;
-    Brick *b = t->brick; /* the brick is never freed, but the timer may be */
+    Brick *b = t->brick; /* the timer may be freed before the end of this function; the brick never is */
     const bool waits = t->waits, graphs = t->launches && ((Timing *)self)->graphs;
     const bool launched = graphs && graph_says(self, "_launched_here", NULL);
     PyObject *ended = __builtin_expect(waits, 0) ? wait_and_end(self, b, &did) : core_span_end(b, &did);
@@ -255,7 +258,7 @@ static PyObject *stop(PyObject *self, PyObject *const *args, Py_ssize_t given, P
 static PyObject *timing_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static uint32_t profilers;
-    if (core_state.idle == NULL) { /* the calls of a timer need the data that _know sets */
+    if (core_state.idle == NULL) { /* _know was not called yet: start and stop need the data that it sets */
         PyErr_SetString(PyExc_TypeError, "brick_agent: use BrickProfiler, not its base");
         return NULL;
     }
@@ -289,8 +292,8 @@ PyDoc_STRVAR(stop_doc,
 ">>> profiler.stop_brick(profiler.start_brick(3), elements=128)\n");
 
 static PyMemberDef timing_members[] = {
-    {"_on", T_BOOL, offsetof(Timing, on), 0, "Whether started bricks are timed."},
-    {"_defers", T_BOOL, offsetof(Timing, defers), 0, "Whether started bricks end at a common sync."},
+    {"_on", T_BOOL, offsetof(Timing, on), 0, "Whether bricks that start now are timed."},
+    {"_defers", T_BOOL, offsetof(Timing, defers), 0, "Whether bricks that start now end at a common sync, as deferred work."},
     {"_graphing", T_BOOL, offsetof(Timing, graphs), 0, "Whether the execution graph is recorded."},
     {"_waits", T_BOOL, offsetof(Timing, waits), 0, "Whether each stop waits for the device."},
     {NULL, 0, 0, 0, NULL},
@@ -300,11 +303,12 @@ static PyMethodDef timing_methods[] = {
     {"start", (PyCFunction)(void (*)(void))start, METH_FASTCALL | METH_KEYWORDS, start_doc},
     {"stop_brick", (PyCFunction)(void (*)(void))stop, METH_FASTCALL | METH_KEYWORDS, stop_doc},
     {"stop", (PyCFunction)(void (*)(void))stop, METH_FASTCALL | METH_KEYWORDS, stop_doc},
-    {"_begin_tile", begin_tile, METH_O, "Begin a span of a brick without a sync. None: return the timer for untimed bricks."},
+    {"_begin_tile", begin_tile, METH_O, "Begin a span of a brick, whose stop does not wait for the device. With None, return the timer for untimed bricks."},
     {NULL, NULL, 0, NULL},
 };
 
-/* The interpreter's fast path for methods applies only if the object's class itself has the method. */
+/* The interpreter has a fast call for C methods, but only if the object's class itself has the method, not a base
+ * class. */
 PyObject *core_own_methods(PyObject *module, PyObject *type)
 {
     if (!PyType_Check(type) || !PyType_IsSubtype((PyTypeObject *)type, core_state.timing_type)) {

@@ -1,15 +1,16 @@
 /* python/torch.c - facts about torch's tensors that DLPack does not give.
  *
  * Owns which object keeps a tensor's memory in place, whether that memory has the tensor's numbers, and which tensors
- * have no numbers. Must not know DLPack, or the use of a tensor. Invariants: our calls run between core_torch_enter and
- * core_torch_leave, so that no TorchFunctionMode and no class with __torch_function__ sees them. torch is not imported
- * here: a caller with a tensor has already imported it.
+ * have no numbers. Must not know DLPack, or what a tensor is used for. Invariants: our calls run between
+ * core_torch_enter and core_torch_leave, so that no TorchFunctionMode and no class with __torch_function__ sees them.
+ * This file does not import torch: if there is a tensor of torch, the host has already imported it.
  */
 #include "tensor.h"
 
 #include <string.h>
 
-/* Returns the type of a context manager, borrowed; NULL without an exception if there is none. */
+/* Returns torch's context manager DisableTorchFunction (a type, borrowed); NULL without an exception if torch has
+ * none. */
 static PyObject *silence(void)
 {
     static PyObject *found;
@@ -33,7 +34,8 @@ PyObject *core_torch_enter(PyObject *tensor)
     PyObject *entered = silent != NULL && core_of_type(silent, &enter, "__enter__") != NULL
                             ? PyObject_CallMethodNoArgs(silent, enter)
                             : NULL;
-    if (entered == NULL) { /* in another version of torch, calls stay visible, which is better than no call */
+    if (entered == NULL) { /* if this version of torch lacks it, function modes see our calls, which is better than no
+                              call */
         Py_CLEAR(silent);
         PyErr_Clear();
     }
@@ -88,7 +90,7 @@ bool core_torch_fake(PyObject *tensor)
 {
     static PyObject *module, *watched;
     static const char fakes[] = "torch._subclasses."; /* FakeTensor, FunctionalTensor */
-    /* The reason why the tensor could not be held; a look-up would clear it. */
+    /* The exception says why the tensor could not be held. A look-up would clear the exception. */
     const CoreRaised raised = core_put_aside();
     const bool is_watched = core_of_type(tensor, &watched, "__torch_function__") != NULL;
     PyObject *of = is_watched ? core_of_type(tensor, &module, "__module__") : NULL;

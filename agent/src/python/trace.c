@@ -1,9 +1,9 @@
 /* python/trace.c - `@trace` wraps a plain callable, as functools.lru_cache does.
  *
- * For generators and coroutines, the wrapper only reports the definition. The wrapper is written in C because a Python
- * wrapper with *args and **keywords would cost four times as much as the span. There are two types of wrappers, because
- * a wrapper must bind like its callable: attribute look-up binds a function as a method, but does not bind a builtin or
- * an object with __call__.
+ * The wrapper of a generator or coroutine only reports where the function is defined. The wrapper is written in C
+ * because a Python wrapper with *args and **keywords would cost four times as much as the span. There are two types of
+ * wrappers, because a wrapper must bind like its callable: attribute look-up binds a function as a method, but does not
+ * bind a builtin or an object with __call__.
  */
 #include "brick.h"
 #include "methods.h"
@@ -41,7 +41,7 @@ static PyObject *traced_call(PyObject *self, PyObject *const *args, size_t nargs
     return core_call_over(result, raised, ended == NULL);
 }
 
-/* Binds as a method, like the wrapped function. */
+/* Binds as a method if the wrapped function does. */
 static PyObject *traced_get(PyObject *self, PyObject *owner, PyObject *type)
 {
     PyObject *function = ((Traced *)self)->function;
@@ -77,7 +77,8 @@ static int traced_clear(PyObject *self)
 {
     Traced *t = (Traced *)self;
     Py_CLEAR(t->dictionary);
-    /* Keep the function while the wrapper can be called. Reference cycles go through one of the two dictionaries. */
+    /* Keep the function, because the wrapper can still be called. A reference cycle can be broken at the dictionary of
+     * the wrapper or of the function. */
     return 0;
 }
 

@@ -2,7 +2,7 @@
 #include "methods.h"
 #include "span.h"
 
-/* The attribute __enter__ or __exit__ of a type. */
+/* The attribute __enter__ or __exit__ of a type (core.h explains why it is not a method). */
 typedef struct {
     PyObject_HEAD
 } Manager;
@@ -49,8 +49,8 @@ static PyObject *brick_repr(PyObject *self)
     return PyUnicode_FromFormat("brick(%R)", ((Brick *)self)->name);
 }
 
-/* Pickles and copies by name. In another process, the result is the handle of that name; a copy here is the same
- * handle. */
+/* Pickles and copies a handle by its name. A pickle gives the handle of this name in the process that loads it; a copy
+ * is the same handle. */
 static PyObject *brick_reduce(PyObject *self, PyObject *unused)
 {
     return Py_BuildValue("O(OO)", core_state.brick_function, ((Brick *)self)->name, ((Brick *)self)->category);
@@ -59,10 +59,10 @@ static PyObject *brick_reduce(PyObject *self, PyObject *unused)
 PyDoc_STRVAR(brick_doc,
 "A named unit of work, made by brick(): a context manager, with start() and stop() for code where `with` does not fit.\n\n"
 "All threads, tasks and greenlets may use a handle at the same time. A handle is pickled and copied by name.\n\n"
-"A call with keywords returns a span with amounts. The amounts of all spans are added up, as are those of stop(),\n"
-"record() and defer(). elements: the tokens, rows or values that the brick counts; bytes: read and written; both are\n"
-"integers from 0 to 2^48, 0 if unknown. flops: floating-point operations. step: an integer or a string, the request or\n"
-"the iteration of the span; spans inside inherit it.\n\n"
+"A call with keywords returns a span with amounts. brickd adds up the amounts of all spans, and those given to stop(),\n"
+"record() and defer(). elements: the tokens, rows or values that the brick counts; bytes: the bytes that it reads and\n"
+"writes; both are integers from 0 to 2^48, 0 if unknown. flops: floating-point operations. step: an integer or a string,\n"
+"the request or the iteration of the span; spans inside have the same step.\n\n"
 ">>> norm = brick.brick(\"rms_norm\", category=\"norm\")\n"
 ">>> with norm:\n"
 "...     pass\n"
@@ -87,7 +87,7 @@ PyDoc_STRVAR(record_doc,
 "record($self, elapsed_ns, /, elements=0, bytes=0, flops=0)\n"
 "--\n\n"
 "Record a span that was timed elsewhere: by a device's events or a library's clock.\n\n"
-"The span is a child of the open span, whose self time shrinks by its duration.\n\n"
+"The span is a child of the open span, whose self time shrinks by elapsed_ns.\n\n"
 ">>> kernel = brick.brick(\"moe_gemm\", category=\"ffn\")\n"
 ">>> kernel.record(1_250_000, elements=4096, flops=2 * 4096**2)\n");
 
@@ -99,7 +99,7 @@ _Static_assert(offsetof(Span, vectorcall) == sizeof(PyObject), "each of these ty
 
 static PyMemberDef brick_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Brick, vectorcall), READONLY, NULL},
-    {"name", T_OBJECT, offsetof(Brick, name), READONLY, "Its name."},
+    {"name", T_OBJECT, offsetof(Brick, name), READONLY, "The name."},
     {"category", T_OBJECT, offsetof(Brick, category), READONLY, "The declared category, or None."},
     {NULL, 0, 0, 0, NULL},
 };
@@ -176,7 +176,8 @@ int core_add_types(PyObject *module)
 {
     static const struct {
         PyType_Spec *spec;
-        PyTypeObject **type; /* created only once, even if the module is removed from sys.modules and imported again */
+        PyTypeObject **type; /* where the type is kept, so that it is created only once, even if the module is removed
+                                from sys.modules and imported again */
         bool is_public, manages;
     } all[] = {
         {&manager_spec, &core_state.manager_type, false, false}, /* first, because the types below need it */

@@ -1,8 +1,8 @@
 /* python/weights.c - weights(): watches a model's tensors.
  *
- * Owns the watched tensors: who uses them, how they are replaced when the model changes, the warnings. Must not know
- * when a tensor is read or where it is recorded (writer/weights.c). Invariant: only an unknown argument raises (in
- * strict mode, any error).
+ * Owns the watched tensors: which calls use them, how they are replaced when the model changes, and the warnings. Must
+ * not know when a tensor is read or where it is recorded (writer/weights.c). Invariant: only an unknown argument raises
+ * (in strict mode, any error).
  */
 #include "weights.h"
 #include "arguments.h"
@@ -17,36 +17,36 @@ const char core_weights_doc[] = PyDoc_STR(
 "weights(tensors, /, *, rescan_s=None, generation=None, share=0.005)\n--\n\n"
 "Record the fingerprints of a model's parameters, now and again, so that they can be compared with other workers.\n\n"
 "tensors: a mapping of names to tensors (as for fingerprint()), or a torch module with its parameters and buffers. This\n"
-"call reads all of them. They are read again when a daemon asks for it, and rescan_s seconds after the last scan began; by\n"
+"call reads all of them. They are read again when a daemon requests it, and rescan_s seconds after the last scan began; by\n"
 "default after 300 s, or after 200 times the duration of the last scan, if that is longer. A scan runs in slices of at\n"
 "most 200 us at the ends of steps (`with step(...)`); a packed weight is read in one piece, which may take longer.\n"
 "share: the largest part of the time for slices. generation: an integer or a string, the same in all workers to compare;\n"
 "by default the number of weights() calls. Only checksums of the same generation are compared. A later call replaces an\n"
 "earlier one: call it again after an update.\n\n"
 "A mapping is kept, and each slice looks its tensors up. Of a module, only weak references to its submodules are kept.\n"
-"Tensors of torch on a CUDA device are copied to the host, one at a time, by this call and when a daemon asks for it.\n\n"
+"Tensors of torch on a CUDA device are copied to the host, one at a time, by this call and when a daemon requests it.\n\n"
 "Never raises. A tensor that cannot be read (on another device, sparse, of an unknown type) is counted, and the first one\n"
-"is reported once. A tensor that changes while it is read has a fingerprint of neither state. A module's buffers named\n"
-"cache (`k_cache`) are left out, because requests write to them; if there are other such buffers, pass a mapping without\n"
-"them.\n\n"
+"is reported once. If a tensor changes while it is read, its fingerprint matches neither state. A module's buffers named\n"
+"cache (`k_cache`) are left out, because requests write to them; if requests write to other buffers too, pass a mapping\n"
+"without these.\n\n"
 ">>> from array import array\n"
 ">>> brick.weights({\"model.layers.0.up.weight\": array(\"f\", [1, 2])}, rescan_s=3600)\n");
 
 /* ---- users ---------------------------------------------------------------- */
 
-/* Ends a use of the weights. The last user of weights that were replaced frees them. */
+/* Ends a call's use of the weights. If the weights were replaced, the last call that uses them frees them. */
 static void leave(CoreWeights *w)
 {
     if (w->unpacked != NULL && (w->users > 1 || w->weights.read == w->unpacked_of))
-        ; /* another call still reads them */
+        ; /* keep the unpacked tensor, which is still being read */
     else
         core_weights_forget_unpacked(w);
     if (--w->users == 0 && core_state.weights != w)
         core_weights_put_away(w);
 }
 
-/* Replaces the watched weights. Freeing the old weights may run Python code, which must find no weights: no turn may
- * see the new weights before they are loaded. */
+/* Replaces the watched weights. Freeing the old weights may run Python code, and a turn in this code must find no
+ * weights: no turn may see the new weights before they are loaded. */
 static void replace(CoreWeights *w)
 {
     CoreWeights *old;
@@ -61,8 +61,8 @@ static void replace(CoreWeights *w)
 
 /* ---- a model that changes ------------------------------------------------- */
 
-/* Takes over the results for packed weights that are unchanged, because unpacking takes long. Returns 0, or -1 with an
- * exception set. */
+/* Takes over the last readings of packed weights that are unchanged, because it takes long to unpack them again.
+ * Returns 0, or -1 with an exception set. */
 static int take_over(CoreWeights *w, const CoreWeights *old)
 {
     PyObject *numbers = PyDict_New();

@@ -2,7 +2,7 @@
 #ifndef BRICK_CORE_WEIGHTS_H
 #define BRICK_CORE_WEIGHTS_H
 
-/* Call only while weights are watched. Returns 0, or -1 with an exception set for an interrupt. */
+/* Call this only while weights are watched. Returns 0, or -1 with an interrupt set. */
 int core_weights_turn(void);
 
 #endif

@@ -14,8 +14,8 @@ void core_weights_forget_unpacked(CoreWeights *w)
     w->unpacked = NULL;
 }
 
-/* Returns the tensor that `read` unpacks or copies. Unpacking takes long, so it is done once for all slices of a
- * tensor. */
+/* Keeps a tensor that was unpacked or copied, and returns a new reference. Unpacking takes long, so it is done once for
+ * all slices of a tensor. */
 static PyObject *unpacked(CoreWeights *w, uint64_t number, PyObject *read)
 {
     core_weights_forget_unpacked(w);
@@ -83,7 +83,7 @@ static enum brick_held failed(CoreWeights *w)
  * exception. */
 static bool can_be_copied(const CoreWeights *w)
 {
-    const CoreRaised refused = core_put_aside(); /* a look-up would clear the exception */
+    const CoreRaised refused = core_put_aside(); /* because a look-up would clear the exception */
     if (w->held.is_on_device && core_torch_is_tensor(w->object)) {
         core_forget(refused);
         return true;
@@ -106,8 +106,8 @@ static int hold_copy(CoreWeights *w, uint64_t number)
 enum brick_held core_weights_hold(void *host, uint64_t number, struct brick_tensor *tensor)
 {
     CoreWeights *w = host;
-    w->unlocked = NULL; /* in a forked child, this may be the parent's */
-    if (is_load(w) && PyErr_CheckSignals() != 0) /* the host gets the exception of its signal handler */
+    w->unlocked = NULL; /* in a forked child, this may be a state of the parent's thread */
+    if (is_load(w) && PyErr_CheckSignals() != 0) /* the host must get this exception */
         return BRICK_NOT_NOW;
     w->object = find(w, number);
     if (w->object == Py_NotImplemented) {

@@ -138,8 +138,8 @@ static int watch_pair(CoreWeights *w, uint64_t *room, PyObject *parts, PyObject 
     return wrong;
 }
 
-/* Adds the tensors that `method` lists; each is in this table of a submodule. If the module raises, one unreadable
- * tensor stands for the remaining ones. */
+/* Adds the tensors that the module's `method` lists. Each tensor is in this `table` of its submodule. If the method
+ * raises, one unreadable tensor stands for the remaining ones. */
 static int watch_kind(CoreWeights *w, uint64_t *room, PyObject *module, PyObject *parts, PyObject *replaced,
                       const char *method, const char *table)
 {
@@ -163,8 +163,8 @@ static int watch_kind(CoreWeights *w, uint64_t *room, PyObject *module, PyObject
     return wrong;
 }
 
-/* Returns the object that detects changes of the module: a new reference. Returns None if it is not a torch module;
- * NULL if unknown. */
+/* Returns the object that detects changes of the module: a new reference. Returns None if the module is not a torch
+ * module, and NULL if this cannot be found out. */
 static PyObject *structure_of(PyObject *module)
 {
     PyObject *helper = PyImport_ImportModule("brick_agent._torch.model_structure");
