@@ -254,7 +254,7 @@ def truncate_wholly(fd: int) -> None:
 
 @pytest.mark.parametrize(
     ("change", "why"),
-    [(jump, "jumped"), (go_back, "went back"), (truncate, "truncated"), (truncate_wholly, "truncated")],
+    [(jump, "jumped"), (go_back, "moved back"), (truncate, "truncated"), (truncate_wholly, "truncated")],
 )
 def test_a_segment_that_becomes_corrupt_while_drained_is_quarantined(
     shared: Shared, change: Callable[[int], None], why: str

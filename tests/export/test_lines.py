@@ -224,7 +224,7 @@ def test_lines_of_numbers_are_those_of_python_in_any_room(rows: list[tuple[int, 
 
 @pytest.mark.parametrize("offsets", [b"", b"\0\0\0", b"\0\0\0\0\3\0\0\0", b"\2\0\0\0\1\0\0\0\2\0\0\0"])
 def test_offsets_outside_of_the_text_are_refused(offsets: bytes) -> None:
-    with pytest.raises(ValueError, match="expected increasing offsets within it"):
+    with pytest.raises(ValueError, match="expected increasing offsets within the text"):
         _reader.span_lines(b"", b"", b"AB", offsets, (b"",) * 5, (b"",) * 8, b"", b"", b"", 0, bytearray(9))
 
 

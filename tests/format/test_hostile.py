@@ -295,7 +295,7 @@ def test_a_segment_truncated_at_any_length_is_refused() -> None:
 
 
 def test_a_segment_longer_than_its_header_states_is_refused() -> None:
-    assert "bytes, its header says" in refusal(golden() + b"\0")
+    assert "bytes, but its header says" in refusal(golden() + b"\0")
 
 
 # ---- headers
@@ -416,7 +416,7 @@ def test_cyclic_paths_are_refused() -> None:
 def test_a_path_with_an_invalid_name_is_refused() -> None:
     image = bytearray(golden())
     struct.pack_into("<Q", image, place(image, "path", 3), 1 << 63 | 64 << 16 | 0xFFFF)
-    assert "path 3 has name 64 of 64" in refusal(bytes(image))
+    assert "path 3 has name 64, expected a name below 64" in refusal(bytes(image))
 
 
 @given(st.integers(0, 0xFFFF), st.binary(min_size=120, max_size=120), st.booleans(), st.integers(0, 2**32 - 1))
@@ -493,9 +493,9 @@ def test_impossible_totals_are_refused_and_others_are_finite(
         ({"count": 2**63}, "histogram"),
         ({"count": 2}, "histogram"),
         ({"count": 0}, "histogram"),
-        ({"min": 2000}, "are impossible"),
-        ({"max": 5000}, "are impossible"),
-        ({"again": 1001}, "are impossible"),
+        ({"min": 2000}, "contradict"),
+        ({"max": 5000}, "contradict"),
+        ({"again": 1001}, "contradict"),
     ],
 )
 def test_an_impossible_total_is_refused_with_its_reason(entry: dict[str, Any], why: str) -> None:

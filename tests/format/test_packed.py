@@ -56,7 +56,7 @@ def test_packed_bytes_survive_unpacking(words: dict[int, int]) -> None:
 def test_only_bytes_of_a_valid_packed_form_are_accepted(form: bytes) -> None:
     wanted = unpacked(form)
     if wanted is None:
-        with pytest.raises(ValueError, match=r"not the form of at most"):
+        with pytest.raises(ValueError, match="not a packed array of at most"):
             Packed.of(form)
     else:
         assert bytes(Packed.of(form)) == wanted
@@ -67,7 +67,7 @@ def test_a_short_form_cannot_expand_beyond_the_limit() -> None:
     assert len(Packed.of(row * ROWS_MAX)) == ROWS_MAX * _reader.SUMMARY_BYTES
     with pytest.raises(ValueError, match=f"at most {ROWS_MAX} summaries"):
         Packed.of(row * (ROWS_MAX + 1))
-    with pytest.raises(TypeError, match="a form must be bytes, not str"):
+    with pytest.raises(TypeError, match="the packed summaries must be bytes, not str"):
         Packed.of("")  # type: ignore[arg-type]
 
 

@@ -388,7 +388,7 @@ def test_keys_and_blocks_of_wrong_lengths_are_refused(key: int, blocks: int) -> 
         length = len(opened._key)
     for call in (_reader.find_chunk, _reader.recording_sum):
         with pytest.raises(
-            ValueError, match=rf"^a key of {length + key} bytes and {blocks} bytes, expected {length} and"
+            ValueError, match=f"^the key has {length + key} bytes, expected {length}; the blocks have {blocks} bytes, "
         ):
             call(bytes(length + key), bytes(blocks))
 

@@ -28,8 +28,8 @@ static int judge_head(struct brick_drain *d, const struct ring *ring, uint64_t c
 {
     const char *name = ring->which == BRICK_RING_SPANS ? "span ring" : "event ring";
     if (ring->head < cursor)
-        return brick_refuse(&d->reader, "lane %u: the head of the %s went back, from at least %llu to %llu", ring->lane, name,
-                            (unsigned long long)cursor, (unsigned long long)ring->head);
+        return brick_refuse(&d->reader, "lane %u: the head of the %s moved back from at least %llu to %llu", ring->lane,
+                            name, (unsigned long long)cursor, (unsigned long long)ring->head);
     if (ring->head - cursor > ring->slots)
         return brick_refuse(&d->reader, "lane %u: the head of the %s jumped from at most %llu to %llu", ring->lane, name,
                             (unsigned long long)(cursor + ring->slots), (unsigned long long)ring->head);

@@ -106,7 +106,7 @@ int brick_reader_open(struct brick_reader *r, uint64_t file_size)
         return brick_refuse(r, "impossible counts: %u lanes, %u paths, %u names, %u sites, %u and %u slots, %u buckets",
                             h->lanes, h->paths, h->names, h->sites, h->span_slots, h->event_slots, h->buckets);
     if (r->layout.size != h->size || r->layout.size != file_size)
-        return brick_refuse(r, "the file has %llu bytes, its header says %llu, its counts make %llu",
+        return brick_refuse(r, "the file has %llu bytes, but its header says %llu, and its counts need %llu",
                             (unsigned long long)file_size, (unsigned long long)h->size,
                             (unsigned long long)r->layout.size);
     if (h->clock < BRICK_CLOCK_TSC || h->clock > BRICK_CLOCK_MONOTONIC)
@@ -188,7 +188,8 @@ int brick_reader_keys(struct brick_reader *r, enum brick_table table, uint64_t *
         if (parent != BRICK_ROOT && parent >= n)
             return brick_refuse(r, "path %u is below path %u, which is newer", n, parent);
         if (brick_key_name(to[n]) >= names)
-            return brick_refuse(r, "%s %u has name %u of %u", paths ? "path" : "site", n, brick_key_name(to[n]), names);
+            return brick_refuse(r, "%s %u has name %u, expected a name below %u", paths ? "path" : "site", n,
+                                brick_key_name(to[n]), names);
     }
     return 1;
 }
@@ -218,9 +219,9 @@ static int summary_check(struct brick_reader *r, uint32_t lane, uint32_t path, c
     if (!(brick_summary_flops(s) >= 0 && brick_summary_flops(s) <= FLOPS_MAX))
         return brick_refuse(r, "lane %u, path %u: %g floating-point operations", lane, path, brick_summary_flops(s));
     if (changes == 0 && s->count > 0 && (s->min > s->max || s->total < s->max || s->again > s->total))
-        return brick_refuse(r, "lane %u, path %u: minimum %llu, maximum %llu, total %llu, again %llu are impossible", lane,
-                            path, (unsigned long long)s->min, (unsigned long long)s->max, (unsigned long long)s->total,
-                            (unsigned long long)s->again);
+        return brick_refuse(r, "lane %u, path %u: minimum %llu, maximum %llu, total %llu and again %llu contradict",
+                            lane, path, (unsigned long long)s->min, (unsigned long long)s->max,
+                            (unsigned long long)s->total, (unsigned long long)s->again);
     return 1;
 }
 

@@ -40,7 +40,7 @@ struct brick_knot {
     int64_t ticks, ns;
     double tick_ns;
 };
-BRICK_ASSERT(sizeof(struct brick_knot) == 24, "brickd/export/clock_map.py writes them");
+BRICK_ASSERT(sizeof(struct brick_knot) == 24, "brickd/export/clock_map.py has the same layout");
 
 /* Converts ticks to ns by linear interpolation between the pairs. Outside of the pairs, it uses the first or the last
  * tick length. If the ticks increase, the result never decreases, so spans that nest in ticks also nest in ns. There

@@ -1,7 +1,8 @@
-/* python/fn_drain.c - functions of brickd.shm._reader: `drain` makes a pass over many segments, `tails` returns the
- * writes after the pass, `rest` waits for the next pass.
+/* python/fn_drain.c - functions of brickd.shm._reader: `drain` makes a pass over many segments, `tails` returns what
+ * must be written to the segments after the pass, and `rest` waits until the next pass is useful.
  *
- * A pass holds the lock of each segment, but not the interpreter lock. Python objects are created after the pass.
+ * While a pass reads a segment, it holds the lock of that segment, but not the interpreter lock. Python objects are
+ * created after the pass.
  */
 #include "py_drain.h"
 
@@ -16,7 +17,7 @@ struct outcome {
     struct drain_numbers seen;
 };
 
-/* One per thread, because allocating it in each tick would take longer than the tick itself. */
+/* Each thread keeps one, because allocating this memory for each pass would take longer than the pass itself. */
 static _Thread_local struct brick_scratch scratch;
 
 static struct outcome pass(Drain *self)
@@ -26,7 +27,7 @@ static struct outcome pass(Drain *self)
     const uint64_t fetched = d->reader.fetched;
     int before = d->refused, whole = brick_drain_pass(d, &scratch);
     struct outcome o = {.records = d->events.records, .count = d->events.count, .refused = !whole && !before};
-    d->events.records = NULL; /* frees the memory of a large pass */
+    d->events.records = NULL; /* the caller frees it, so that a large pass keeps no memory */
     d->events.count = d->events.room = 0;
     o.seen = (struct drain_numbers){
         .activity = d->activity,
@@ -49,7 +50,7 @@ static struct outcome pass(Drain *self)
 
 static PyObject *result_of(Py_ssize_t index, const Drain *d, const struct outcome *o)
 {
-    /* A refusal is final, so its reason no longer changes. */
+    /* The reason can be read without the lock: a refusal is final, so its reason does not change any more. */
     const char *records = o->count > 0 ? (const char *)o->records : NULL;
     return Py_BuildValue("(ny#z)", index, records, (Py_ssize_t)(o->count * sizeof *o->records),
                          o->refused ? d->drain.reader.reason : NULL);
@@ -77,8 +78,9 @@ static double waiting(Drain *self)
     return fill;
 }
 
-/* Waits until a descriptor is readable or a ring is full enough to drain. Checks the rings without the interpreter
- * lock, once per interval and up to `looks` times. Returns whether each descriptor is readable. */
+/* Waits until one of two descriptors is readable, or any ring is full enough to drain, or `looks` intervals are over.
+ * Checks the rings after each interval, without the interpreter lock. Returns for each descriptor whether it is
+ * readable. */
 PyObject *reader_rest(PyObject *module, PyObject *args)
 {
     PyObject *segments;

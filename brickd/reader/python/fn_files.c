@@ -32,7 +32,8 @@ struct piece {
 static int write_whole(struct piece p)
 {
     while (p.length > 0) {
-        /* O12: the copy comes before a tail's first write, and the first write before the second */
+        /* O12 in brick_shm.h: slots are copied before the first of the two writes of a tail, and the first write is
+         * visible before the second one. */
         brick_fence_release();
         ssize_t put = pwrite(p.fd, p.bytes, (size_t)p.length, (off_t)p.offset);
         if (put < 0 && errno == EINTR)
@@ -55,7 +56,7 @@ static int add_failed(PyObject *failed, const struct piece *p)
     return added;
 }
 
-/* After a failed write, only later writes to the same file are skipped. */
+/* Makes many writes. If one fails, the following writes to the same file are skipped, but not those to other files. */
 PyObject *reader_write_all(PyObject *module, PyObject *writes)
 {
     PyObject *rows = PySequence_Tuple(writes), *result = NULL;
@@ -68,7 +69,7 @@ PyObject *reader_write_all(PyObject *module, PyObject *writes)
         goto end;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *bytes, *row = PyTuple_GET_ITEM(rows, i); /* tuples: no other thread changes them */
+        PyObject *bytes, *row = PyTuple_GET_ITEM(rows, i); /* a tuple, because no other thread can change it */
         if (!PyTuple_Check(row)) {
             PyErr_Format(PyExc_TypeError, "write %zd is a %s, expected a tuple", i, Py_TYPE(row)->tp_name);
             goto end;

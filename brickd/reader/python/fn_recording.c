@@ -21,7 +21,7 @@ PyObject *reader_title(PyObject *module, PyObject *bytes)
                          (Py_ssize_t)sizeof title.id, title.number, (char *)&key, (Py_ssize_t)sizeof key);
 }
 
-/* Parses a key and blocks. Returns 0 with an exception on failure. */
+/* Parses two arguments: a key, and the bytes of some blocks. Returns 0 with an exception on failure. */
 static int keyed(PyObject *args, const char *format, struct brick_key *key, Py_buffer *blocks)
 {
     const char *words;
@@ -32,8 +32,9 @@ static int keyed(PyObject *args, const char *format, struct brick_key *key, Py_b
         memcpy(key, words, sizeof *key);
         return 1;
     }
-    PyErr_Format(PyExc_ValueError, "a key of %zd bytes and %zd bytes, expected %zu and a multiple of %u", length,
-                 blocks->len, sizeof *key, BRICK_BLOCK);
+    PyErr_Format(PyExc_ValueError,
+                 "the key has %zd bytes, expected %zu; the blocks have %zd bytes, expected a multiple of %u", length,
+                 sizeof *key, blocks->len, BRICK_BLOCK);
     PyBuffer_Release(blocks);
     return 0;
 }
@@ -100,8 +101,8 @@ PyObject *reader_records(PyObject *module, PyObject *body)
                          (unsigned long long)records.first);
 }
 
-/* Parses slots and two numbers. The first number must be at most the number of slots. Returns 0 with an exception on
- * failure. */
+/* Parses three arguments: slots, the number of a slot, which may be the number after the last slot, and another number.
+ * Returns 0 with an exception on failure. */
 static int slots_of(PyObject *args, const char *format, Py_buffer *slots, unsigned long long *at, unsigned long long *other)
 {
     if (!PyArg_ParseTuple(args, format, slots, at, other))
@@ -109,8 +110,9 @@ static int slots_of(PyObject *args, const char *format, Py_buffer *slots, unsign
     const unsigned long long count = (unsigned long long)slots->len / sizeof(struct brick_record);
     if (slots->len % (Py_ssize_t)sizeof(struct brick_record) == 0 && *at <= count)
         return 1;
-    PyErr_Format(PyExc_ValueError, "slot %llu in %zd bytes: expected complete slots, and the number of a slot up to their count",
-                 *at, slots->len);
+    PyErr_Format(PyExc_ValueError,
+                 "slot %llu of %zd bytes: expected complete slots of %zu bytes, and a slot number up to their count",
+                 *at, slots->len, sizeof(struct brick_record));
     PyBuffer_Release(slots);
     return 0;
 }

@@ -1,6 +1,9 @@
-/* python/fn_sources.c - separates pieces of kernel sources from other events, hashes a source, and finds the texts of
- * steps. A writer sends the pieces of a source in sequence. Each run of pieces becomes one row, so there are few rows to
- * join. Of other records, this code only finds the end. */
+/* python/fn_sources.c - separates the pieces of kernel sources from other events, hashes a source, and finds the texts
+ * of steps.
+ *
+ * A writer sends the pieces of a source one after the other. Consecutive pieces become one row, so that Python code has
+ * only a few rows to join. All other records are skipped without a check of their content.
+ */
 #include "py_types.h"
 
 #include "../core/record_walk.h"
@@ -14,7 +17,8 @@ struct run {
 
 static int is_piece(const struct brick_record *r) { return r->kind == BRICK_KIND_SOURCE && r->slots == 1; }
 
-/* Returns the run of consecutive pieces of one part that begins here. */
+/* Returns the longest run of consecutive pieces that begins at `at`. All belong to the same part (name, path or text)
+ * of the same source. */
 static struct run run_at(const struct brick_record *slots, Py_ssize_t at, Py_ssize_t count)
 {
     const struct brick_source_piece *pieces = (const struct brick_source_piece *)(const void *)slots;
@@ -37,15 +41,16 @@ static PyObject *row_of(const struct run *run)
     return Py_BuildValue("(KIN)", (unsigned long long)run->first->hash, (unsigned int)run->first->piece, text);
 }
 
-/* Returns the end of the record at `at`. A record with no slots or too many slots extends to the end. */
+/* Returns the end of the record at `at`. If the record claims to have no slots, or more than are left, this is the end
+ * of all slots. */
 static Py_ssize_t end_of(const struct brick_record *slots, Py_ssize_t at, Py_ssize_t count)
 {
     const Py_ssize_t taken = slots[at].slots;
     return taken == 0 || taken > count - at ? count : at + taken;
 }
 
-/* Appends the runs of pieces to `runs` and copies the other slots to `others`, unless these are NULL. Returns the
- * number of other slots. On failure, clears `runs` and sets an exception. */
+/* Appends the runs of pieces to `runs` unless `runs` is NULL, and copies all other slots to `others` unless `others` is
+ * NULL. Returns the number of other slots. On failure, clears `runs` and sets an exception. */
 static Py_ssize_t part(const struct brick_record *slots, Py_ssize_t count, PyObject **runs, char *others)
 {
     Py_ssize_t rest = 0;

@@ -1,9 +1,11 @@
-/* python/fn_spans.c - functions of brickd.shm._reader that turn recorded slots into rows of spans, and rows into text. */
+/* python/fn_spans.c - functions of brickd.shm._reader that turn recorded slots into rows of spans, and rows into
+ * text. */
 #include "../core/span_lines.h"
 #include "../core/span_rows.h"
 #include "py_types.h"
 
-/* Returns the number of elements of this size in a buffer; -1 with an exception if it is no whole number. */
+/* Returns how many elements of this size a buffer has. If its size is no multiple of `size`, or if it is not aligned,
+ * returns -1 with an exception. */
 static Py_ssize_t elements_in(const Py_buffer *buffer, size_t size, const char *what)
 {
     if (buffer->len % (Py_ssize_t)size == 0 && (uintptr_t)buffer->buf % 8 == 0)
@@ -20,7 +22,8 @@ int pieces_of(const Py_buffer *text, const Py_buffer *offsets, struct brick_piec
     for (size_t i = 0; valid && i + 1 < count; i++)
         valid = p->offsets[i] <= p->offsets[i + 1];
     if (!valid)
-        PyErr_Format(PyExc_ValueError, "%zd bytes of offsets into %zd bytes of text, expected increasing offsets within it",
+        PyErr_Format(PyExc_ValueError,
+                     "%zd bytes of offsets into %zd bytes of text, expected increasing offsets within the text",
                      offsets->len, text->len);
     return valid;
 }
@@ -80,7 +83,7 @@ PyObject *reader_deferred_slots(PyObject *module, PyObject *args)
                                          (unsigned long long)state.missing, (unsigned long long)state.rejected);
 }
 
-/* Sets texts from a tuple of `count` bytes objects. Returns 0 with an exception on failure. */
+/* Sets `texts` to the content of a tuple of `count` bytes objects. Returns 0 with an exception on failure. */
 static int texts_of(PyObject *tuple, struct brick_text *texts, Py_ssize_t count)
 {
     for (Py_ssize_t i = 0; PyTuple_GET_SIZE(tuple) == count && i < count; i++) {

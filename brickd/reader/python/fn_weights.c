@@ -1,7 +1,7 @@
 /* python/fn_weights.c - processes batches of weight records: finds their tensors and contents, and stores the records.
  *
- * Python dicts map tensors and contents to numbers; Python arrays have the state of the tensors. The numbers in the
- * dicts are not trusted: each index is checked against the length of its array.
+ * The caller's dicts map tensors and contents to numbers, which are indexes of the caller's arrays. The arrays have the
+ * state of the tensors. This code does not trust the numbers: it checks each index against the length of its array.
  */
 #include "../core/fingerprint_window.h"
 #include "../core/tolerance.h"
@@ -19,7 +19,7 @@
 #define FORM_BYTES (sizeof(uint32_t) + sizeof(uint8_t))
 BRICK_ASSERT(offsetof(struct brick_tensor_sums, mean) == SUMS_BYTES, "the first fields are checksum and elements");
 BRICK_ASSERT(offsetof(struct brick_tensor_sums, reserved) - offsetof(struct brick_tensor_sums, shape) == FORM_BYTES,
-             "shape and dtype are neighbours");
+             "dtype follows shape directly");
 
 struct weight {
     struct brick_checked head;
@@ -35,7 +35,8 @@ static struct weight weight_at(const Py_buffer *records, Py_ssize_t at)
     return w;
 }
 
-/* Returns the number of a key; `none` if the key has no number; -2 with an exception. */
+/* Returns the number of a key in a dict, or `none` if the dict lacks the key. On failure, returns -2 with an
+ * exception. */
 static int64_t number_of(PyObject *dict, PyObject *key, int64_t none)
 {
     PyObject *value = key != NULL ? PyDict_GetItemWithError(dict, key) : NULL;
@@ -85,7 +86,8 @@ PyObject *reader_weights_of(PyObject *module, PyObject *args)
 
 /* ---- contents ------------------------------------------------------------ */
 
-/* The contents by number, and the unused numbers (analysis/weights/contents.py). */
+/* The lists and the dict of analysis/weights/contents.py: the number of each content, the contents by number, and the
+ * numbers that are not in use. */
 struct contents {
     PyObject *numbers, *contents, *unused;
 };
@@ -101,7 +103,8 @@ static PyObject *next_number(const struct contents *c)
     return number;
 }
 
-/* Stores a record, without its head, under the next number. Returns that number, or -2 with an exception. */
+/* Stores a record, without its first slot, under the next unused number, and returns this number. On failure, returns
+ * -2 with an exception. */
 static int64_t keep(const struct contents *c, PyObject *key, const char *record)
 {
     PyObject *bytes = PyBytes_FromStringAndSize(record + SLOT_BYTES, RECORD_BYTES - SLOT_BYTES), *number = next_number(c);
@@ -145,7 +148,8 @@ PyObject *reader_weights_held(PyObject *module, PyObject *args)
 
 /* ---- the state of a worker's tensors --------------------------------------- */
 
-/* Columns of equal length (analysis/weights/worker_tensors.py). A number in `now` is 0 if the content is unknown. */
+/* The columns of analysis/weights/worker_tensors.py, which have one row for each tensor of a worker. `now` has the
+ * number of the tensor's content; 0 means that the content is unknown. */
 struct rows {
     uint64_t *generations, *ticks, *first_ticks;
     uint32_t *now, *firsts;
@@ -153,7 +157,7 @@ struct rows {
     size_t count;
 };
 
-/* How often each content is used, and the unused contents. */
+/* How often each content is used, and a list (`left`) that gets the contents that are no longer used. */
 struct uses {
     uint32_t *uses;
     size_t count;
@@ -184,9 +188,9 @@ static void release(struct uses *u, uint32_t content, struct put *p)
 
 enum { NOW = 1, FIRST = 2, BOTH = NOW | FIRST };
 
-/* Two records of a tensor are stored: the newest one, and the first one of its generation. Returns which of the two a
- * record replaces. A record replaces both if none is stored or if it begins a generation. Otherwise, a record replaces
- * the newest record if it is newer than that, or the first record if it is older than that. */
+/* Of each tensor, two records are stored: the newest one, and the first one of the same generation. Returns which of
+ * the two are replaced by a new record: both, if none is stored or if the new record begins a generation; the newest
+ * one, if the new record is newer; the first one, if the new record is older; otherwise none. */
 static int takes(const struct rows *r, size_t n, uint64_t generation, uint64_t ticks)
 {
     if (r->now[n] == 0)
@@ -196,7 +200,8 @@ static int takes(const struct rows *r, size_t n, uint64_t generation, uint64_t t
     return ticks < r->first_ticks[n] && generation == r->generations[n] ? FIRST : 0;
 }
 
-/* Clears a row if there is no room for a new content, because otherwise the old content would look current. */
+/* Clears the row of a tensor. This is done when there is no room for its new content, because otherwise its old content
+ * would look current. */
 static void clear(const struct rows *r, size_t n, struct uses *u, struct put *p)
 {
     release(u, r->now[n], p);

@@ -64,7 +64,7 @@ static uint64_t ticks_of(uint32_t clock)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Returns (ticks, ns). Of a few pairs, takes the one whose two readings are closest together. */
+/* Reads both clocks several times, and returns the pair (ticks, ns) that took the least time to read. */
 static PyObject *reader_clock_pair(PyObject *module, PyObject *kind)
 {
     unsigned long clock = PyLong_AsUnsignedLong(kind);
@@ -89,43 +89,55 @@ static PyObject *reader_clock_pair(PyObject *module, PyObject *kind)
 
 /* Signatures are in brickd/shm/_reader.pyi. */
 static PyMethodDef reader_methods[] = {
-    {"layout", reader_layout, METH_NOARGS, "[(struct, field, offset, count, code)] of every struct of the major version."},
-    {"later", reader_later, METH_NOARGS, "[(struct, field, offset, count, code)] of the additions of minor versions."},
-    {"clock_pair", reader_clock_pair, METH_O, "(ticks, CLOCK_MONOTONIC_RAW ns), taken together."},
-    {"rest", reader_rest, METH_VARARGS, "Wait until an fd is readable or a ring is full enough; whether each fd is readable."},
+    {"layout", reader_layout, METH_NOARGS,
+     "[(struct, field, offset, count, code)] of all fields of the major version."},
+    {"later", reader_later, METH_NOARGS,
+     "[(struct, field, offset, count, code)] of the fields that minor versions added."},
+    {"clock_pair", reader_clock_pair, METH_O, "(ticks, CLOCK_MONOTONIC_RAW ns), read at the same moment."},
+    {"rest", reader_rest, METH_VARARGS,
+     "Wait until an fd is readable or a ring is full enough; return whether each fd is readable."},
     {"drain", reader_drain, METH_VARARGS,
-     "Drain segments, beginning with number `first`, until this number of bytes is read: (number of the next segment, bytes "
-     "read, [(number, event records or None, reason for its refusal or None)])."},
-    {"tails", reader_tails, METH_VARARGS, "[(fd, offset, bytes)]: the writes to make, in this order."},
+     "Drain segments, beginning with number `first`, until this number of bytes is read: (number of the next "
+     "segment, bytes read, [(number, event records or None, reason for its refusal or None)])."},
+    {"tails", reader_tails, METH_VARARGS, "[(fd, offset, bytes)]: what to write into the segments, in this order."},
     {"watch", reader_watch, METH_O, "An inotify descriptor for created and removed files."},
-    {"write_all", reader_write_all, METH_O, "{fd: errno} of failed writes; later writes to the same file are skipped."},
+    {"write_all", reader_write_all, METH_O,
+     "Make these writes; return {fd: errno} of the failed ones, after which writes to the same file are skipped."},
     {"recording_title", reader_title, METH_O, "(major, minor, made_ns, id, number, key); ValueError gives the reason."},
     {"find_chunk", reader_find_chunk, METH_VARARGS,
-     "(offset, kind, length, number, at_ns, body_sum) of the first head, or None."},
+     "(offset, kind, length, number, at_ns, body_sum) of the first valid head of a chunk, or None."},
     {"recording_sum", reader_sum, METH_VARARGS, "The checksum of a body."},
     {"recorded_from", reader_records, METH_O, "(worker, lane, ring, inside, first) of the body of a RECORDS chunk."},
-    {"walk", reader_walk, METH_VARARGS, "The slot of the first record at `from` or after it; None: unknown."},
+    {"walk", reader_walk, METH_VARARGS,
+     "The number of the slot where the first record at `from` or after it begins, or None if this is not known."},
     {"checked", reader_checked, METH_VARARGS,
-     "(complete checksums, slot of an incomplete one or the count of slots, last sequence, missing, rejected)."},
+     "(slots of the complete checksums, slot where an incomplete one begins or else the number of slots, last "
+     "sequence, missing, rejected)."},
     {"span_rows", reader_span_rows, METH_VARARGS,
-     "Write the rows of span slots: (count of rows, last sequence, lost since the last row, missing, rejected, of other kinds)."},
+     "Make rows of the spans in slots; return (number of rows, last sequence, records lost since the last row, "
+     "missing, rejected, of other kinds)."},
     {"deferred_slots", reader_deferred_slots, METH_VARARGS,
      "(records of deferred work, last sequence, missing, rejected) of event slots."},
-    {"span_lines", reader_span_lines, METH_VARARGS, "Write rows as lines: (rows done, bytes used)."},
+    {"span_lines", reader_span_lines, METH_VARARGS, "Write rows as lines of text; return (rows done, bytes used)."},
     {"tensor_error", reader_tensor_error, METH_VARARGS,
-     "The relative error of the second record, or None; both are checksums without inputs and heads."},
+     "The relative error of the second tensor, or None if unknown; both are records of a checksum without inputs, "
+     "except the first slot."},
     {"weights_of", reader_weights_of, METH_VARARGS, "The number of each record's tensor, or -1."},
     {"weights_held", reader_weights_held, METH_VARARGS,
-     "The number of each record's content: a new one if there are fewer than `most`, else 0."},
-    {"weights_put", reader_weights_put, METH_VARARGS, "(changes, number of refused records, unused contents)."},
+     "The number of each record's content; a new content gets a number if there are fewer than `most`, else 0."},
+    {"weights_put", reader_weights_put, METH_VARARGS,
+     "Store the records; return (number of changes, number of refused records, contents that are no longer used)."},
     {"removed_layout", reader_removed_layout, METH_NOARGS, "Like layout, for the records of removed segments."},
     {"removed", reader_removed, METH_O, "[fields of a record of a removed segment, or None]."},
     {"is_removed", reader_is_removed, METH_O, "Whether a file of this name has records of removed segments."},
-    {"append_removed", reader_append_removed, METH_VARARGS, "Append a record of a removed segment; whether it was written."},
-    {"pieces", reader_pieces, METH_O, "(other events, [(hash, first piece, text)] of runs of pieces of a source)."},
+    {"append_removed", reader_append_removed, METH_VARARGS,
+     "Append a record of a removed segment; return whether it was written."},
+    {"pieces", reader_pieces, METH_O,
+     "(all other events, [(hash, number of the first piece, text)] of consecutive pieces of a source)."},
     {"source_hash", reader_source_hash, METH_O, "The hash of a source."},
     {"step_texts", reader_step_texts, METH_O, "The texts of steps among events, as bytes."},
-    {"recording_end", reader_end, METH_O, "(chunks, refused_chunks, refused_bytes, refused_slots) of END."},
+    {"recording_end", reader_end, METH_O,
+     "(chunks, refused_chunks, refused_bytes, refused_slots) of the body of an END chunk."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -137,7 +149,8 @@ static PyTypeObject *type_add(PyObject *module, PyType_Spec *spec)
     return (PyTypeObject *)type;
 }
 
-/* Adds each kind of record as KIND_NAME. Adds all kinds as KINDS: (number, name, struct, whether it is an event). */
+/* Adds to the module a constant KIND_NAME for each kind of record, and a tuple KINDS of all kinds: (number, name,
+ * struct, whether it is an event). */
 static int kinds_add(PyObject *module)
 {
     static const struct {
@@ -244,7 +257,7 @@ static const struct constant {
     {"SUMMARY_BYTES", (long)sizeof(struct brick_summary)},
 };
 
-/* Types that are not used in C code. */
+/* The types that no C code creates or checks. */
 static PyType_Spec *const other_types[] = {&segment_spec, &fold_spec, &summaries_spec, &recording_spec, &fingerprints_spec,
                                           &tracks_spec,  &durations_spec};
 

@@ -1,7 +1,7 @@
 /* python/py_drain.c - brickd.shm._reader.Drain: one consumer of a segment.
  *
- * Every method holds the segment's lock while it copies. No method creates an object under the lock: creating an
- * object may run any code, while a pass of another thread would wait for the lock.
+ * Every method holds the lock of its segment while it copies. No method creates a Python object under the lock: this
+ * may run the garbage collector and other code, while a pass of another thread waits for the lock.
  */
 #include "py_drain.h"
 
@@ -9,7 +9,7 @@
 #include <structmember.h>
 #include <sys/stat.h>
 
-/* A cursor in Python: (span, event position, records, sequence, spans_lost). */
+/* In Python, a cursor is the tuple (span, event position, records, sequence, spans_lost). */
 enum { CURSOR_NUMBERS = 5 };
 BRICK_ASSERT(sizeof(struct brick_cursor) == CURSOR_NUMBERS * sizeof(uint64_t), "a cursor has only numbers");
 
@@ -132,13 +132,13 @@ static PyObject *drain_cursors(PyObject *self, PyObject *unused)
         copy[n] = d->drain.lanes[n].cursor;
     pthread_mutex_unlock(&d->mutex);
     static const struct brick_cursor beginning;
-    PyObject *rows = PyList_New(count), *like = NULL; /* lanes still at zero share one tuple */
+    PyObject *rows = PyList_New(count), *like = NULL; /* all cursors that are zeros share one tuple */
     for (uint32_t n = 0; rows != NULL && n < count; n++) {
         const int begins = memcmp(&copy[n], &beginning, sizeof beginning) == 0;
         PyObject *row = begins && like != NULL ? Py_NewRef(like) : number_tuple(&copy[n], 'Q', CURSOR_NUMBERS);
         list_put(&rows, n, row);
         if (begins)
-            like = row; /* a reference borrowed from the list */
+            like = row; /* a borrowed reference: the list owns it */
     }
     PyMem_Free(copy);
     return rows;
@@ -219,27 +219,35 @@ static PyObject *drain_take_checked(PyObject *self, PyObject *unused)
 
 static PyMethodDef drain_methods[] = {
     {"cursors", drain_cursors, METH_NOARGS, "[(span, event, events, sequence, spans_lost)] by lane."},
-    {"salvage", drain_salvage, METH_NOARGS, "For a dead worker: also take the complete records above the heads."},
+    {"salvage", drain_salvage, METH_NOARGS,
+     "For a dead worker: let the next pass also read a complete record above each head."},
     {"forget_details", drain_forget_details, METH_NOARGS, "Free the memory of the longest and the newest spans."},
-    {"record_into", drain_record_into, METH_VARARGS, "Record the slots that later passes copy; None: stop recording."},
+    {"record_into", drain_record_into, METH_VARARGS,
+     "Copy the slots of later passes to a spool for a recording; None: stop copying."},
     {"take_checked", drain_take_checked, METH_NOARGS, "Take the slots of the complete checksums of the last pass."},
     {"longest", drain_longest, METH_NOARGS, "[(path, duration, start, step, elements)] of each path's longest span."},
     {"recent", drain_recent, METH_NOARGS, "The newest span records, oldest first."},
     {NULL, NULL, 0, NULL},
 };
 static PyMemberDef drain_members[] = {
-    {"activity", T_ULONGLONG, offsetof(Drain, seen.activity), READONLY, "A number that changes whenever something is recorded."},
+    {"activity", T_ULONGLONG, offsetof(Drain, seen.activity), READONLY,
+     "A number that changes whenever something is recorded."},
     {"spans", T_ULONGLONG, offsetof(Drain, seen.spans), READONLY, "The number of span records taken."},
     {"rejected", T_ULONGLONG, offsetof(Drain, seen.rejected), READONLY, "Invalid records."},
     {"skipped", T_ULONGLONG, offsetof(Drain, seen.skipped), READONLY, "The number of records of unknown kinds."},
     {"gaps", T_ULONGLONG, offsetof(Drain, seen.gaps), READONLY, "The number of dropped events."},
-    {"checked", T_ULONGLONG, offsetof(Drain, seen.checked), READONLY, "The number of slots of complete checksums of the last pass."},
-    {"fill", T_DOUBLE, offsetof(Drain, seen.fill), READONLY, "The largest share of a ring that the last pass consumed."},
-    {"held", T_DOUBLE, offsetof(Drain, seen.held), READONLY, "The largest share of an event ring that is not freed."},
+    {"checked", T_ULONGLONG, offsetof(Drain, seen.checked), READONLY,
+     "The number of slots of complete checksums of the last pass."},
+    {"fill", T_DOUBLE, offsetof(Drain, seen.fill), READONLY,
+     "How full the fullest ring was before the last pass; 1 is full."},
+    {"held", T_DOUBLE, offsetof(Drain, seen.held), READONLY,
+     "The largest share of any event ring that was read, but is not free yet."},
     {"read", T_ULONGLONG, offsetof(Drain, read), READONLY, "The bytes read by all passes."},
     {"resident", T_ULONGLONG, offsetof(Drain, seen.resident), READONLY, "The bytes of memory used between two passes."},
-    {"breaks", T_UINT, offsetof(Drain, seen.breaks), READONLY, "The number of lanes whose first events were missing."},
-    {"complete", T_BOOL, offsetof(Drain, seen.complete), READONLY, "Whether the last pass reached every head."},
+    {"breaks", T_UINT, offsetof(Drain, seen.breaks), READONLY,
+     "How many lanes had lost events before the first pass read them."},
+    {"complete", T_BOOL, offsetof(Drain, seen.complete), READONLY,
+     "Whether the last pass read every ring up to its head."},
     {"ended", T_BOOL, offsetof(Drain, seen.ended), READONLY, "Whether the worker ended cleanly."},
     {NULL, 0, 0, 0, NULL},
 };

@@ -5,7 +5,7 @@
 #include "../core/drain.h"
 #include "py_types.h"
 
-/* The values of the attributes of a Drain. */
+/* The attributes that a Drain has in Python. */
 struct drain_numbers {
     unsigned long long activity, spans, rejected, skipped, gaps, checked, resident;
     double fill, held;
@@ -17,13 +17,14 @@ typedef struct {
     PyObject_HEAD
     struct brick_drain drain;   /* guarded by the lock */
     pthread_mutex_t mutex;
-    int opened;                 /* 1: the lock exists */
-    PyObject *spool;            /* the spool that gets copies; NULL: none */
-    struct drain_numbers seen;  /* the numbers after the last pass */
-    unsigned long long read;    /* the bytes read by all passes */
+    int opened;                 /* whether the lock exists */
+    PyObject *spool;            /* the spool to which slots are copied, or NULL */
+    struct drain_numbers seen;  /* their values after the last pass */
+    unsigned long long read;    /* how many bytes all passes have read */
 } Drain;
 
-/* Appends the tails to a list as (fd, offset, bytes). On failure, clears the list and sets an exception. */
+/* Appends the writes that move the tails to a list, as (fd, offset, bytes). On failure, clears the list and sets an
+ * exception. */
 void drain_tails(Drain *d, int events, PyObject **writes);
 
 #endif

@@ -4,7 +4,7 @@
 
 typedef struct {
     PyObject_HEAD
-    struct brick_durations *rows; /* of all workers, whose ticks have one length */
+    struct brick_durations *rows; /* sums over all workers, whose ticks have the same length */
     Py_ssize_t count;
 } Durations;
 
@@ -53,8 +53,9 @@ static PyObject *durations_add(PyObject *self, PyObject *args)
     Py_ssize_t paths = summaries.len / (Py_ssize_t)sizeof *s, known = places.len / (Py_ssize_t)sizeof *place, count = 0;
     if (rows.len != paths * (Py_ssize_t)sizeof *row || flags.len != paths || ticks.len != BRICK_BUCKETS
         || ns.len != BRICK_BUCKETS) {
-        PyErr_Format(PyExc_ValueError, "%zd paths need as many rows (int32) and flags (int8), and %u bounds twice", paths,
-                     BRICK_BUCKETS);
+        PyErr_Format(PyExc_ValueError,
+                     "%zd paths need as many rows (int32) and flags (int8), and %u bounds each for ticks and for ns",
+                     paths, BRICK_BUCKETS);
         goto done;
     }
     for (Py_ssize_t k = 0; k < known; k++)
@@ -98,7 +99,7 @@ static PyObject *durations_row(PyObject *self, PyObject *index)
 }
 
 static PyMethodDef durations_methods[] = {
-    {"add", durations_add, METH_VARARGS, "Add one worker; return its [(count, ticks, ns) of each place]."},
+    {"add", durations_add, METH_VARARGS, "Add one worker; return [(count, ticks, ns)]: what it adds to each place."},
     {"row", durations_row, METH_O, "(count, ticks, ns, counts by bound) of a place, over all workers."},
     {NULL, NULL, 0, NULL},
 };

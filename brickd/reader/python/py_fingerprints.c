@@ -57,17 +57,17 @@ static void fingerprints_dealloc(PyObject *self)
 
 /* ---- adding ------------------------------------------------------------- */
 
-/* The result of one call of add(). */
+/* The result of one call of add(), and what it was asked to do. */
 struct added {
     Py_ssize_t bytes;
-    struct brick_record *weights; /* NULL: no weights yet */
+    struct brick_record *weights; /* NULL: there were none so far */
     size_t weights_count;
     uint64_t rows_left_out;
     int no_memory;
-    int leaves_rows_out; /* rows are counted, and not added */
+    int leaves_rows_out; /* whether records of rows are only counted, not added */
 };
 
-/* Adds a weight's record, which has no inputs. Returns 0 if its site is unknown or there is no memory. */
+/* Copies the record of a weight to a->weights. Returns 0 if its site is unknown or if there is no memory. */
 static int add_weight(struct brick_fingerprints *p, const struct brick_origin *by, const struct brick_record *slots,
                       size_t left, struct added *a)
 {
@@ -75,7 +75,7 @@ static int add_weight(struct brick_fingerprints *p, const struct brick_origin *b
     const struct brick_tensor_sums *sums = (const struct brick_tensor_sums *)(const void *)&slots[2];
     if (by->named && (c->site >= by->sites_count || by->sites[c->site] == 0))
         return 0;
-    if (sums->dtype == 0) { /* the tensor was not read, and all unread tensors would look equal */
+    if (sums->dtype == 0) { /* refuse a tensor that was not read, because all such tensors would look equal */
         p->refused++;
         return 1;
     }
@@ -114,7 +114,7 @@ static void add_all(struct brick_windows *all, const struct brick_origin *by, co
                                        : weight  ? BRICK_ADDED
                                                  : brick_fingerprints_add(p, by, slots, left);
         a->no_memory |= added == BRICK_ADDED_NO_MEMORY;
-        if (added == BRICK_ADDED_NOT) /* then the start of the next record is unknown */
+        if (added == BRICK_ADDED_NOT) /* after an invalid record, the start of the next one cannot be known */
             break;
         if (added != BRICK_ADDED || (weight && !add_weight(p, by, slots, left, a)))
             return;
@@ -177,7 +177,7 @@ static PyObject *fingerprints_add(PyObject *self, PyObject *args)
 static PyObject *fingerprints_unlike(PyObject *self, PyObject *unused)
 {
     Fingerprints *p = (Fingerprints *)self;
-    uint64_t waiting[BRICK_UNLIKE_MAX + BRICK_WINDOWS_MAX + 2]; /* room for at least one per window */
+    uint64_t waiting[BRICK_UNLIKE_MAX + BRICK_WINDOWS_MAX + 2]; /* each window returns at least one */
     size_t count = 0;
     take_lock(&p->mutex);
     for (size_t n = 0; n < p->all.count; n++) {
@@ -400,7 +400,7 @@ static PyObject *fingerprints_select(PyObject *self, PyObject *args)
     } else if (whole && (other = fingerprints_made(Py_TYPE(self), PY_SSIZE_T_MAX, 0)) != NULL) {
         uint64_t *ends = calloc(counts[0] + 1, sizeof *ends);
         const struct brick_renumbered r = {taken[0], taken[1], taken[2], counts[0], ends};
-        /* The copy takes long, so the interpreter lock is released: only threads that add fingerprints wait. */
+        /* The copy takes long. The interpreter lock is released, so only threads that use the fingerprints wait. */
         Py_BEGIN_ALLOW_THREADS
         pthread_mutex_lock(&p->mutex);
         whole = ends != NULL;
@@ -448,39 +448,42 @@ static PyObject *fingerprints_drop(PyObject *self, PyObject *number)
 
 static PyMethodDef fingerprints_methods[] = {
     {"add", fingerprints_add, METH_VARARGS,
-     "(bytes taken, records of weights); with `named`, stop before a record whose site or name has no digest."},
-    {"read", fingerprints_read, METH_O, "(worker, the worker's number for the site, slots), or None if the fingerprint was evicted."},
-    {"group", fingerprints_group, METH_O, "[(worker, output, times, number)] of the fingerprint's group."},
+     "Add records; return (bytes taken, records of weights). With `named`, stop before a record whose site or name has "
+     "no digest."},
+    {"read", fingerprints_read, METH_O,
+     "(worker, the worker's number for the site, slots), or None if the fingerprint was evicted."},
+    {"group", fingerprints_group, METH_O,
+     "[(worker, output, times, number)] of the current fingerprints in the group of a fingerprint."},
     {"unlike", fingerprints_unlike, METH_NOARGS,
      "Numbers of fingerprints whose group also has another output: a few per site, each returned once."},
     {"forget", fingerprints_forget, METH_O, "Drop the counts of a service's sites, but keep its fingerprints."},
     {"extent", fingerprints_extent, METH_VARARGS,
-     "(window, first, end) of a service's whole tensors, or of its rows; first, end: how many fingerprints the window "
-     "has evicted and received."},
+     "(window, evicted, received): the number of the window for a service's whole tensors, or for its rows, and how "
+     "many fingerprints it has evicted and received."},
     {"drop", fingerprints_drop, METH_O, "Drop the fingerprints of a service that has separate windows."},
     {"mute", fingerprints_mute, METH_O, "Remove the fingerprints of workers from all groups."},
     {"counts", fingerprints_counts, METH_NOARGS,
-     "[(service, site, fingerprints, bare, met, unlike, gone, stateful)] of the sites that changed since the last call; "
-     "site 0 stands for all sites without room."},
+     "[(service, site, fingerprints, bare, met, unlike, gone, stateful)] of the sites that changed since the last "
+     "call; site 0 stands for all sites that got no room."},
     {"births", fingerprints_births, METH_NOARGS,
-     "[(service, site, worker, fingerprints, NaN, +Inf, -Inf)] at sites with births: for each kind the first "
-     "fingerprint, counted from 1, and the count."},
+     "[(service, site, worker, fingerprints, NaN, +Inf, -Inf)] at sites with births. Each of the last three is a pair: "
+     "which fingerprint was born first, counted from 1, and how many were born."},
     {"select", fingerprints_select, METH_VARARGS,
-     "(Fingerprints of these workers, renumbered, in one window; per worker the number after its last fingerprint, or "
-     "0)."},
+     "Copy the fingerprints of these workers into one window, with new numbers. Return (the copy, for each worker the "
+     "number after its last fingerprint, or 0)."},
     {"rounded", fingerprints_rounded, METH_VARARGS,
-     "Whether rounding may explain a difference. 1: in at most one place, like a flipped bit; 2: in several; 0: no, "
-     "or evicted."},
+     "Whether rounding may explain the difference of two fingerprints. 1: yes, but it is in at most one place, like a "
+     "flipped bit; 2: yes, it is in several places; 0: no, or one is evicted."},
     {"contents", fingerprints_contents, METH_VARARGS,
-     "By input: at how many contents the workers of these two fingerprints differ like two numeric classes; below "
+     "For how many contents the workers of these two fingerprints differ as two numeric classes do (match.h). Below "
      "CONTENTS_MIN: too few to decide; 0: not two classes."},
     {"row_pairs", fingerprints_row_pairs, METH_VARARGS,
-     "[(one, other, rows, apart, far, unlike_own, newest, differs)] for pairs of a service's workers at a site of rows; "
-     "the last five have a value for each worker (row_pairs.h)."},
+     "[(one, other, rows, apart, far, unlike_own, newest, differs)] for pairs of a service's workers at a site of "
+     "rows; the last five have a value for each worker (row_pairs.h)."},
     {"rows_apart", fingerprints_rows_apart, METH_O,
-     "How many rows of a service another worker had only in another context."},
+     "How many rows of a service cannot be compared, because other workers had them only in another context."},
     {"rows_repeated", fingerprints_rows_repeated, METH_VARARGS,
-     "For how many rows of a service at a site a worker had the same output in several steps (row_census.h)."},
+     "How many rows at a site of a service had the same output in several steps of a worker (row_census.h)."},
     {"match", (PyCFunction)(void (*)(void))fingerprints_match, METH_VARARGS | METH_KEYWORDS, "Compare workers."},
     {NULL, NULL, 0, NULL},
 };
@@ -503,17 +506,20 @@ static PyObject *fingerprints_rows_left_out(PyObject *self, void *unused)
 }
 
 static PyGetSetDef fingerprints_sums[] = {
-    {"rows_left_out", fingerprints_rows_left_out, NULL, "Rows that were counted, but not added.", NULL},
-    {"first", fingerprints_sum, NULL, "The number of evicted fingerprints; with one window, also the number of the oldest one.",
+    {"rows_left_out", fingerprints_rows_left_out, NULL, "How many rows were only counted, not added.", NULL},
+    {"first", fingerprints_sum, NULL,
+     "How many fingerprints were evicted; if there is one window, also the number of the oldest fingerprint.",
      (void *)BRICK_SUM_FIRST},
-    {"end", fingerprints_sum, NULL, "The number of fingerprints ever added; with one window, also the number of the next one.",
+    {"end", fingerprints_sum, NULL,
+     "How many fingerprints were ever added; if there is one window, also the number of the next fingerprint.",
      (void *)BRICK_SUM_END},
-    {"refused", fingerprints_sum, NULL, "Invalid records.", (void *)BRICK_SUM_REFUSED},
+    {"refused", fingerprints_sum, NULL, "How many records were invalid.", (void *)BRICK_SUM_REFUSED},
     {"unlike_all", fingerprints_sum, NULL,
-     "Fingerprints whose group had another output; those with possible rounding count once between two calls of "
-     "unlike().",
+     "How many fingerprints found another output in their group. If rounding may explain the difference, a site counts "
+     "only once between two calls of unlike().",
      (void *)BRICK_SUM_UNLIKE},
-    {"untracked", fingerprints_sum, NULL, "Fingerprints whose births are not counted, because there is no room.",
+    {"untracked", fingerprints_sum, NULL,
+     "How many fingerprints got no row in the table of births, because it is full.",
      (void *)BRICK_SUM_UNTRACKED},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -522,7 +528,9 @@ static PyType_Slot fingerprints_slots[] = {
     {Py_tp_dealloc, fingerprints_dealloc},
     {Py_tp_methods, fingerprints_methods},
     {Py_tp_getset, fingerprints_sums},
-    {Py_tp_doc, "Fingerprints(bytes_max, shares=False): the newest fingerprints of workers. With shares, each service has a window of whole tensors and one of rows; the bounds are equal."},
+    {Py_tp_doc,
+     "Fingerprints(bytes_max, shares=False): the newest fingerprints of workers. With shares, each service has one "
+     "window for whole tensors and one for rows, and all windows may use the same number of bytes."},
     {0, NULL},
 };
 PyType_Spec fingerprints_spec = {"brickd.shm._reader.Fingerprints", sizeof(Fingerprints), 0, Py_TPFLAGS_DEFAULT,

@@ -9,14 +9,16 @@ typedef struct {
     PyObject_HEAD
     struct brick_windows all; /* guarded by the lock */
     pthread_mutex_t mutex;
-    int opened; /* 1: the lock exists */
+    int opened; /* whether the lock exists */
     uint64_t rows_left_out;
 } Fingerprints;
 
-/* Returns the only window, as in a copy. Returns NULL with an exception if services have separate windows. */
+/* Returns the window, if there is only one, as in a copy. If services have separate windows, returns NULL with an
+ * exception. */
 struct brick_fingerprints *window_of_all(Fingerprints *p);
 
-/* Reads numbers from a sequence; each must be below a bound. Returns NULL with an exception on failure. */
+/* Returns the numbers of a sequence, which must all be less than `below`, and sets *count. Returns NULL with an
+ * exception on failure. */
 uint64_t *numbers_in(PyObject *sequence, uint64_t below, size_t *count);
 uint32_t *workers_in(PyObject *sequence, size_t *count);
 

@@ -4,18 +4,18 @@
 
 #include <math.h>
 
-/* The means of the workers in a row. */
+/* For one row: the mean duration of each worker, and the largest mean. */
 struct means {
     double *ns, most;
-    Py_ssize_t count, room, whose; /* whose: the worker with the largest mean */
+    Py_ssize_t count, room, whose; /* whose: the number of the worker with the largest mean */
 };
 
 typedef struct {
     PyObject_HEAD
     struct brick_row *rows;
-    struct means *means; /* per row */
+    struct means *means; /* one for each row */
     Py_ssize_t count;
-    double grid_ns; /* the tick of the first worker; 0 before a worker is added */
+    double grid_ns; /* the tick length of the first worker; 0: no worker yet */
 } Fold;
 
 static void fold_dealloc(PyObject *self)
@@ -47,7 +47,8 @@ static int fold_grow(Fold *f, Py_ssize_t count)
     return 1;
 }
 
-/* Of workers with the same largest mean, the one with the greatest number is the worst, in whatever order they come. */
+/* If several workers have the largest mean, the one with the highest number is the worst. So the result does not depend
+ * on the order in which workers are added. */
 static int mean_add(struct means *m, double ns, Py_ssize_t whose)
 {
     if (m->count == m->room) {
@@ -96,7 +97,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the largest mean divided by the median; 0 without means. */
+/* Returns the largest mean divided by the median of the means; 0 if there are no means. */
 static double spread(struct means *m)
 {
     if (m->count == 0)
@@ -106,7 +107,7 @@ static double spread(struct means *m)
     return median > 0 ? m->most / median : 1;
 }
 
-/* Sets each path's tick, and the times in ns inside its spans. */
+/* Sets for each path the length of its tick, and the sum of the times in ns of the paths directly below it. */
 static void measure(struct brick_part *parts, const struct brick_summary *s, const int32_t *parents, const int8_t *flags,
                     Py_ssize_t paths, double tick_ns)
 {
@@ -209,7 +210,8 @@ static PyObject *fold_sums(PyObject *self, PyObject *unused)
 static PyMethodDef fold_methods[] = {
     {"add", fold_add, METH_VARARGS, "Add the summaries of one worker."},
     {"row", fold_row, METH_O, "The numbers of a row, as a dict."},
-    {"histogram", fold_histogram, METH_O, "[number of spans in each bucket]; buckets are in ticks of the first worker."},
+    {"histogram", fold_histogram, METH_O,
+     "[number of spans in each bucket]; the limits of buckets are in ticks of the first worker."},
     {"sums", fold_sums, METH_NOARGS, "[(count, self_ns, elements) of each row]."},
     {NULL, NULL, 0, NULL},
 };

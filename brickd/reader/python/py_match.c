@@ -37,7 +37,7 @@ static PyObject *site_of(const struct brick_match_site *s)
                          (unsigned long long)s->uncertain, (double)s->error);
 }
 
-/* Returns the rows in order, but no more than `most` of them. If there are more, rows that could be compared are
+/* Returns the rows in order, but at most `most` of them. If there are more, rows that could be compared are
  * preferred. */
 static PyObject *rows_of(const struct brick_match *m, size_t most)
 {
@@ -82,7 +82,8 @@ static PyObject *document_of(const struct brick_match *m, size_t most)
     return NULL;
 }
 
-/* Reads one number per worker, unless the list is None. Returns 0 with an exception on failure. */
+/* Reads a list with one number for each worker. If the list is None, leaves *numbers unchanged. Returns 0 with an
+ * exception on failure. */
 static int numbers_of_each(PyObject *list, const char *what, size_t count, uint64_t **numbers)
 {
     size_t found;
@@ -161,7 +162,7 @@ PyObject *fingerprints_match(PyObject *self, PyObject *args, PyObject *keywords)
     return found;
 }
 
-/* Returns the window that has both fingerprints, and replaces the two numbers by the indices in this window. Returns
+/* Returns the window that has both fingerprints, and replaces the two numbers by their numbers in this window. Returns
  * NULL if no window has both. */
 static struct brick_fingerprints *window_of_both(Fingerprints *p, unsigned long long *one, unsigned long long *other)
 {

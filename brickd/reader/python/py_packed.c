@@ -1,9 +1,9 @@
-/* python/py_packed.c - brickd.shm._reader.Packed: a compressed array of summaries, unpacked while its buffer is in
- * use. */
+/* python/py_packed.c - brickd.shm._reader.Packed: a compressed array of summaries. It is unpacked only while its buffer
+ * is in use. */
 #include "../core/summary_codec.h"
 #include "py_types.h"
 
-/* The largest number of rows in an array. Each path can have one row, and a second row for its bounded times. */
+/* An array has at most this many rows: one for each path, and a second one for the path's bounded times. */
 #define ROWS_MAX (2 * (int64_t)BRICK_NUMBERS_MAX)
 
 enum { WORDS = sizeof(struct brick_summary) / sizeof(uint64_t) };
@@ -14,7 +14,7 @@ typedef struct {
     Py_ssize_t rows;
 } Packed;
 
-/* Takes over the reference to `form`. */
+/* Creates a Packed, which takes over the reference to the packed bytes `form`. */
 static PyObject *packed_with(PyTypeObject *type, PyObject *form, Py_ssize_t rows)
 {
     Packed *p = form != NULL ? (Packed *)type->tp_alloc(type, 0) : NULL;
@@ -64,11 +64,11 @@ static PyObject *packed_new(PyTypeObject *type, PyObject *args, PyObject *keywor
 static PyObject *packed_from_form(PyObject *type, PyObject *form)
 {
     if (!PyBytes_Check(form))
-        return PyErr_Format(PyExc_TypeError, "a form must be bytes, not %s", Py_TYPE(form)->tp_name);
+        return PyErr_Format(PyExc_TypeError, "the packed summaries must be bytes, not %s", Py_TYPE(form)->tp_name);
     Py_ssize_t size = PyBytes_GET_SIZE(form);
     int64_t words = brick_packed_words((const uint8_t *)PyBytes_AS_STRING(form), (size_t)size);
     if (words < 0 || words % WORDS != 0 || words / WORDS > ROWS_MAX)
-        return PyErr_Format(PyExc_ValueError, "%zd bytes are not the form of at most %lld summaries", size,
+        return PyErr_Format(PyExc_ValueError, "%zd bytes are not a packed array of at most %lld summaries", size,
                             (long long)ROWS_MAX);
     return packed_with((PyTypeObject *)type, Py_NewRef(form), (Py_ssize_t)(words / WORDS));
 }
@@ -113,7 +113,8 @@ static PyObject *packed_compare(PyObject *self, PyObject *other, int how)
 static Py_hash_t packed_hash(PyObject *self) { return PyObject_Hash(((Packed *)self)->form); }
 
 static PyMethodDef packed_methods[] = {
-    {"of", packed_from_form, METH_O | METH_CLASS, "Create a Packed from its packed bytes; ValueError: they are invalid."},
+    {"of", packed_from_form, METH_O | METH_CLASS,
+     "Create a Packed from packed bytes; ValueError: the bytes are invalid."},
     {"form", packed_form, METH_NOARGS, "The packed bytes."},
     {NULL, NULL, 0, NULL},
 };
@@ -126,7 +127,7 @@ static PyType_Slot packed_slots[] = {
     {Py_sq_length, packed_length},
     {Py_bf_getbuffer, packed_look},
     {Py_bf_releasebuffer, packed_look_away},
-    {Py_tp_doc, "Packed(bytes): a packed array of summaries; its buffer is the unpacked array."},
+    {Py_tp_doc, "Packed(bytes): a packed array of summaries; its buffer has the unpacked array."},
     {0, NULL},
 };
 PyType_Spec packed_spec = {"brickd.shm._reader.Packed", sizeof(Packed), 0, Py_TPFLAGS_DEFAULT, packed_slots};

@@ -8,13 +8,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define AHEAD (4ll << 20) /* the number of bytes that are allocated in one step */
+#define AHEAD (4ll << 20) /* by default, this many bytes of the file are allocated at a time */
 #define LIMIT_MAX (1ll << 62)
 
 typedef struct {
     PyObject_HEAD
     struct brick_recorder recorder;
-    uint32_t writing; /* 1 while a thread writes */
+    uint32_t writing; /* whether a thread is writing now */
     int begun;
 } Recording;
 
@@ -190,18 +190,19 @@ static PyObject *recording_left(PyObject *self, void *unused)
 static PyMethodDef recording_methods[] = {
     {"append", recording_append, METH_VARARGS, "Write a chunk; OSError: the chunk was refused and counted."},
     {"write", recording_write, METH_VARARGS,
-     "Write the spool's records up to the mark, but not into the spare room; OSError: the rest stays in the spool."},
+     "Write the spool's records up to the mark, but leave the last spare_bytes of the file free; OSError: the rest "
+     "stays in the spool."},
     {"close", recording_close, METH_NOARGS, "Write the END chunk, and truncate the file to its true length."},
     {NULL, NULL, 0, NULL},
 };
 #define NUMBER(name, field, text)                                                                                          \
     {name, recording_number, NULL, text, (void *)offsetof(struct brick_recorder, field)}
 static PyGetSetDef recording_numbers[] = {
-    NUMBER("bytes", at, "Bytes written."),
-    NUMBER("chunks", number, "Chunks written."),
-    NUMBER("slots", slots, "The number of ring slots written."),
+    NUMBER("bytes", at, "How many bytes are written."),
+    NUMBER("chunks", number, "How many chunks are written."),
+    NUMBER("slots", slots, "How many ring slots are written."),
     {"left_bytes", recording_left, NULL, "The length of the longest body that the limit still allows.", NULL},
-    NUMBER("refused_chunks", refused_chunks, "Chunks refused."),
+    NUMBER("refused_chunks", refused_chunks, "How many chunks got no room."),
     NUMBER("refused_slots", refused_slots, "The number of slots that spools refused while this file was written."),
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -63,8 +63,8 @@ static PyObject *segment_control(PyObject *self, PyObject *unused)
     return unpacked("control", &control);
 }
 
-/* The struct that was converted last, and its dict. If the next struct is equal, it gets this dict too. This is common,
- * because the lines of idle lanes are equal. */
+/* The struct that was converted last, and its dict. If the next struct has equal bytes, the same dict is used again.
+ * This saves time, because the lines of all unused lanes are equal. */
 struct shown {
     const char *record;
     size_t size;
@@ -72,7 +72,7 @@ struct shown {
     PyObject *dict;
 };
 
-/* Returns the dict of a struct: a borrowed reference, or NULL. */
+/* Returns the dict of a struct as a borrowed reference, or NULL with an exception. */
 static PyObject *show(struct shown *last, const void *bytes)
 {
     if (last->dict == NULL || memcmp(last->bytes, bytes, last->size) != 0) {
@@ -165,8 +165,8 @@ static PyObject *segment_sums(PyObject *self, PyObject *unused)
     return kinds != NULL ? Py_BuildValue("(KKN)", activity, summarized, kinds) : NULL;
 }
 
-/* Sets how many rows of each table are in use. This is never more than the table has room for. Returns 0 with an
- * exception on failure. */
+/* Sets `rows` to how many rows of each table must be read, which is never more than the table has room for. Returns 0
+ * with an exception on failure. */
 static int count_rows(Segment *s, uint32_t rows[BRICK_TABLES])
 {
     struct brick_process process;
@@ -350,16 +350,18 @@ static PyMethodDef segment_methods[] = {
     {"removed", segment_removed, METH_VARARGS, "The record to append before the segment is removed."},
     {"sums", segment_sums, METH_NOARGS, "(activity, summarized, event_dropped by kind) of all lanes."},
     {"extent", segment_extent, METH_NOARGS,
-     "The size of a reading without holes: (lines, lanes, names, paths, sites, blocks of summaries)."},
-    {"names", segment_names, METH_NOARGS, "[(text, category), or None if it is not ready]."},
-    {"paths", segment_paths, METH_NOARGS, "[(parent or -1, name, layer or -1, unit), or None if it is not ready]."},
-    {"sites", segment_sites, METH_NOARGS, "[(name, layer or -1, unit), or None if it is not ready]."},
-    {"summaries", segment_summaries, METH_VARARGS, "(array of summary, odd, moving)."},
+     "How much a reading copies; holes do not count: (lines, lanes, names, paths, sites, blocks of summaries)."},
+    {"names", segment_names, METH_NOARGS, "[(text, category), or None if the name is not ready]."},
+    {"paths", segment_paths, METH_NOARGS,
+     "[(parent or -1, name, layer or -1, unit), or None if the path is not ready]."},
+    {"sites", segment_sites, METH_NOARGS, "[(name, layer or -1, unit), or None if the site is not ready]."},
+    {"summaries", segment_summaries, METH_VARARGS,
+     "(array of summaries, how many were left half-written, how many changed during each copy)."},
     {"ring", segment_ring, METH_VARARGS, "(position of the first slot, slots)."},
     {NULL, NULL, 0, NULL},
 };
 static PyMemberDef segment_members[] = {
-    {"fetched", T_ULONGLONG, offsetof(Segment, reader.fetched), READONLY, "Bytes read so far."},
+    {"fetched", T_ULONGLONG, offsetof(Segment, reader.fetched), READONLY, "How many bytes are read so far."},
     {NULL, 0, 0, 0, NULL},
 };
 static PyType_Slot segment_slots[] = {

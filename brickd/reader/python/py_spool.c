@@ -3,7 +3,7 @@
 #include "../core/record_queue.h"
 #include "py_types.h"
 
-/* The default size: room for a quarter of a second at a million records per second. */
+/* The default size, which has room for a million records per second during a quarter of a second. */
 #define BYTES (16ll << 20)
 #define BYTES_MAX (1ll << 40)
 
@@ -104,7 +104,7 @@ static PyObject *spool_clear(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* Ends the spool. An ended spool stays locked, so that no producer or consumer uses it again. */
+/* Frees the spool's memory. The spool keeps its producer and consumer locks, so that nothing uses it again. */
 static PyObject *spool_end(PyObject *self, PyObject *unused)
 {
     Spool *spool = (Spool *)self;
@@ -120,7 +120,7 @@ static PyObject *spool_end(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* Returns the redactor. After the end of the spool, it returns NULL with an exception. */
+/* Returns the redactor of the spool. If the spool has ended, returns NULL with an exception. */
 static const struct brick_redactor *redactor(PyObject *self)
 {
     if (((Spool *)self)->begun)
@@ -188,15 +188,16 @@ static PyMethodDef spool_methods[] = {
     {"ready", spool_ready, METH_NOARGS, "(mark, numbers of the workers with records below the mark)."},
     {"clear", spool_clear, METH_NOARGS, "Discard all waiting pieces, and count their slots as refused."},
     {"end", spool_end, METH_NOARGS, "Free the memory and erase the key; the spool cannot be used afterwards."},
-    {"key_name", spool_key_name, METH_O, "The name of a key of checksums as the recording has it; redaction changes the name."},
-    {"step", spool_step, METH_O, "The number of a step, or of a named generation, as the recording has it."},
-    {"tensors", spool_tensors, METH_O, "Tensors as the recording has them, three slots each: shape, sums, sketch."},
-    {"wake", spool_wake, METH_NOARGS, "End the wait; any thread or signal handler may call this."},
+    {"key_name", spool_key_name, METH_O, "What the recording has in place of the name of a key of checksums."},
+    {"step", spool_step, METH_O, "What the recording has in place of the number of a step, or of a named generation."},
+    {"tensors", spool_tensors, METH_O,
+     "What the recording has in place of these tensors; each tensor has three slots: shape, sums, sketch."},
+    {"wake", spool_wake, METH_NOARGS, "Wake the thread that waits; any thread or signal handler may call this."},
     {"wait", spool_wait, METH_O, "Wait until the spool is woken, a quarter of it is used, or the time is over."},
     {NULL, NULL, 0, NULL},
 };
 static PyGetSetDef spool_numbers[] = {
-    {"refused_slots", spool_refused, NULL, "The number of ring slots that are in no recording.", NULL},
+    {"refused_slots", spool_refused, NULL, "How many ring slots got no room, and so are in no recording.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 static PyType_Slot spool_slots[] = {
@@ -205,7 +206,8 @@ static PyType_Slot spool_slots[] = {
     {Py_tp_methods, spool_methods},
     {Py_tp_getset, spool_numbers},
     {Py_tp_doc, "Spool(bytes=16 MiB, values=True, redacts=False): memory between drains and a recording, so that neither waits\n"
-                "for the other. values=False: of tensors, records keep only the checksums. redacts=True: every record is redacted."},
+                "for the other. values=False: of tensors, records keep only the checksums. redacts=True: every "
+                "record is redacted."},
     {0, NULL},
 };
 PyType_Spec spool_spec = {"brickd.shm._reader.Spool", sizeof(Spool), 0, Py_TPFLAGS_DEFAULT, spool_slots};

@@ -8,7 +8,7 @@ typedef struct {
     PyObject_HEAD
     struct brick_summary *summaries;
     Py_ssize_t count;
-    PyObject *packed; /* the current values in packed form; NULL if not packed yet */
+    PyObject *packed; /* a cached Packed of the current values, or NULL */
 } Summaries;
 
 static int grow(Summaries *s, Py_ssize_t count)
@@ -37,7 +37,7 @@ static PyObject *summaries_new(PyTypeObject *type, PyObject *args, PyObject *key
     if (s != NULL && !grow(s, count))
         Py_CLEAR(s);
     const struct brick_summary *summary = bytes.buf;
-    for (Py_ssize_t i = 0; s != NULL && i < count; i++) /* empty summaries are copied as zeros */
+    for (Py_ssize_t i = 0; s != NULL && i < count; i++) /* a summary without spans becomes zeros */
         if (summary[i].count != 0)
             s->summaries[i] = summary[i];
     if (bytes.buf != NULL)
@@ -153,9 +153,9 @@ static Py_ssize_t summaries_length(PyObject *self) { return ((Summaries *)self)-
 static PyMethodDef summaries_methods[] = {
     {"add", summaries_add, METH_VARARGS, "Add a span."},
     {"merge", (PyCFunction)(void (*)(void))summaries_merge, METH_VARARGS | METH_KEYWORDS,
-     "Add each summary to its row, with its times multiplied; a row below 0 means none."},
+     "Add each summary to its row, with its times multiplied; a summary with a negative row is skipped."},
     {"subtract", summaries_subtract, METH_VARARGS,
-     "Subtract each summary from its row; min and max are then only bounds."},
+     "Subtract each summary from its row; afterwards, min and max are only bounds."},
     {"tobytes", summaries_tobytes, METH_NOARGS, "The summaries, as the bytes of an array."},
     {"packed", summaries_packed, METH_NOARGS, "The summaries as a Packed, cached until they change."},
     {NULL, NULL, 0, NULL},

@@ -72,15 +72,18 @@ static PyObject *tracks_events(PyObject *self, PyObject *args)
 }
 
 static PyMethodDef tracks_methods[] = {
-    {"place", tracks_place, METH_O, "Give each row its track, and sort the rows if events of one time need it: the count of tracks."},
-    {"events", tracks_events, METH_VARARGS, "Write packets of placed rows: (rows done, bytes used, rows without a track)."},
+    {"place", tracks_place, METH_O,
+     "Set the track of each row, sort the rows if they must be written in another order, and return the number of "
+     "tracks."},
+    {"events", tracks_events, METH_VARARGS,
+     "Write the packets of rows that have tracks; return (rows done, bytes used, rows without a track)."},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot tracks_slots[] = {
     {Py_tp_new, tracks_new},
     {Py_tp_dealloc, tracks_dealloc},
     {Py_tp_methods, tracks_methods},
-    {Py_tp_doc, "SpanTracks(): the tracks of one lane; on each of them, spans nest."},
+    {Py_tp_doc, "SpanTracks(): the tracks of one lane; on each track, spans only nest."},
     {0, NULL},
 };
 PyType_Spec tracks_spec = {"brickd.shm._reader.SpanTracks", sizeof(SpanTracks), 0, Py_TPFLAGS_DEFAULT, tracks_slots};

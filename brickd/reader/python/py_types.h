@@ -21,7 +21,7 @@ extern PyType_Spec packed_spec;    /* python/py_packed.c */
 extern PyType_Spec fingerprints_spec; /* python/py_fingerprints.c */
 extern PyType_Spec tracks_spec;    /* python/py_tracks.c */
 
-/* Functions of the module. */
+/* The functions of the module, by the file that has them. */
 /* python/fn_drain.c */
 PyObject *reader_drain(PyObject *module, PyObject *args);
 PyObject *reader_rest(PyObject *module, PyObject *args);
@@ -55,8 +55,8 @@ PyObject *reader_pieces(PyObject *module, PyObject *events);
 PyObject *reader_source_hash(PyObject *module, PyObject *text);
 PyObject *reader_step_texts(PyObject *module, PyObject *events);
 
-/* The bytes of the table that was converted last, and its rows. If the next table is equal, the same rows are used.
- * This is common, because most workers of a service have equal tables. */
+/* The bytes of the table that was converted last, and its rows. If the next table has equal bytes, the same rows are
+ * used again. This saves time, because most workers of a service have equal tables. */
 struct table_rows {
     PyObject *bytes, *rows;
 };
@@ -68,7 +68,7 @@ struct reader_state {
 
 /* Returns a struct as a dictionary, without the struct's reserved fields. */
 PyObject *unpacked(const char *record, const void *bytes);
-/* Does the same as unpacked, but with another layout table. */
+/* Does the same as `unpacked`, but finds the fields in another layout table. */
 PyObject *unpacked_by(const struct brick_field *table, size_t count, const char *record, const void *bytes);
 /* Returns how many bytes one element of a field has. `code` is the code of the field in the layout table. */
 uint32_t code_size(char code);
@@ -80,7 +80,7 @@ int list_append(PyObject **list, PyObject *item);
 
 void plain_dealloc(PyObject *self);
 
-/* Waits for the lock. It releases the interpreter lock while it waits. */
+/* Takes the lock. While it waits for the lock, it releases the interpreter lock. */
 static inline void take_lock(pthread_mutex_t *mutex)
 {
     if (pthread_mutex_trylock(mutex) == 0)
@@ -94,7 +94,7 @@ static inline void take_lock(pthread_mutex_t *mutex)
  * with an exception that names the `wanted` type. */
 struct brick_spool *spool_of(PyObject *spool, PyTypeObject *sibling, const char *wanted);
 
-/* Makes the caller the only consumer. Returns 0 with an exception on failure. */
+/* Makes the caller the consumer of the spool. If there is another consumer, returns 0 with an exception. */
 int spool_enter(struct brick_spool *spool);
 void spool_leave(struct brick_spool *spool);
 
