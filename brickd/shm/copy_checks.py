@@ -1,4 +1,4 @@
-"""Checks of readings that come from files, which are as untrusted as segments.
+"""Checks of readings that come from files: such files are not trusted, like segments.
 
 Owns: the valid values of every field of a reading. Must not know: files, the encoding of readings. Invariants: Every
 view can use a checked reading as it uses a reading of a segment. An invalid reading raises ValueError with the value
@@ -18,7 +18,7 @@ from brickd.shm import _reader
 from brickd.shm.records import named_later
 from brickd.shm.segment_copy import CLOCKS, CallPath, Reading, SiteKey
 
-_PATHS_MAX = 2 * _reader.NUMBERS_MAX  # each path may have a second path for its bounded part
+_PATHS_MAX = 2 * _reader.NUMBERS_MAX  # each path may have a second path, for its bounds
 TICK_NS_MAX = 1e6
 _UNIT_MAX = 127  # later minor versions may define units up to this limit
 
@@ -59,7 +59,7 @@ def paths(found: Sequence[CallPath | None]) -> None:
     deferred: set[tuple[int, int, int]] = set()
     for place, path in enumerate(found):
         if path is not None:
-            # The index of a parent is smaller than that of its child, so that a walk to the root ends.
+            # A parent must come before its children, so that a walk from a path to the root always ends.
             whole(path.parent, -1, place - 1)
             whole(path.name)
             whole(path.layer, -1, I32_MAX)
@@ -67,7 +67,7 @@ def paths(found: Sequence[CallPath | None]) -> None:
             if path.unit == _reader.UNIT_DEFERRED:
                 deferred.add(path[:3])
             elif path.unit == _reader.UNIT_BOUND:
-                require(path[:3] in deferred, "the path of a bound before the bound", path)
+                require(path[:3] in deferred, "a deferred path before the path of its bounds", path)
 
 
 def sites(found: Sequence[SiteKey | None]) -> None:
@@ -86,7 +86,7 @@ def _summaries(found: Reading) -> None:
     require(latency <= summaries, "no more latencies than summaries", latency // size)
     if not latency:
         bounds = any(path is not None and path.unit == _reader.UNIT_BOUND for path in found.paths)
-        require(not bounds, "latencies of bounded paths only", latency)
+        require(not bounds, "latencies of the bounded paths", latency)
 
 
 @functools.cache

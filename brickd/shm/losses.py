@@ -2,8 +2,8 @@
 
 Owns: how a worker's counters are judged. Must not know: screens, other workers. Invariants: every counter of lost data
 is reported. A truncated name is not a loss. An end without a begin is not a loss either: it happens in a child process
-that was forked within a span. The suggested value of a setting makes room for what was refused, but is never above the
-agent's limit. If several losses of a worker suggest the same setting, they suggest the same value.
+that was forked within a span. The suggested value of a setting makes room for everything that was refused, unless this
+exceeds the agent's limit. If several losses of a worker suggest the same setting, they suggest the same value.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Loss(NamedTuple):
         kind: the cause; a worker has at most one loss of each kind.
         spans: whether spans are missing; if not, only their paths or details are missing.
         settings: the settings for the worker's next start, each as NAME=VALUE.
-        amount: the counter of these losses; None for a full table, which has no counter.
+        amount: how many losses of this kind were counted; None for a full table, which has no counter.
         again: why the settings may not be enough; "" if they are enough.
     """
 
@@ -60,12 +60,11 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
         found.append(Loss("memory", text, spans=True, amount=process["blocks_refused"]))
     if ledger.rejected["room"]:
         spans = plural(ledger.rejected["room"], "span")
-        text = f"{spans} not recorded: too many open at once in one thread, or no path left for a given time"
+        text = f"{spans} not recorded: a thread had too many open at once, or the table of paths was full"
         found.append(Loss("nesting", text, spans=True, amount=ledger.rejected["room"]))
     if ledger.rejected["clock"]:
-        text = (
-            f"{plural(ledger.rejected['clock'], 'span')} not recorded: the clock went back, or a given time is invalid"
-        )
+        spans = plural(ledger.rejected["clock"], "span")
+        text = f"{spans} not recorded: the clock went backwards, or a given time is invalid"
         found.append(Loss("clock", text, spans=True, amount=ledger.rejected["clock"]))
     tables = (("names", process["names"], header["names"]), ("paths", process["paths"], header["paths"]))
     full = [(what, room) for what, used, room in tables if used >= room]
@@ -91,7 +90,7 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
     if unreadable := process["tensors_refused"]:
         text = f"{plural(unreadable, 'tensor')} could not be read: on a device, or of a type that has no fingerprint"
         found.append(Loss("tensors", text, amount=unreadable))
-    if untold := ledger.events_dropped[records.kind_name(_reader.KIND_SOURCE)]:  # a source waits while the ring is full
+    if untold := ledger.events_dropped[records.kind_name(_reader.KIND_SOURCE)]:  # a source waits if the ring is full
         most = f"longer than {_reader.SOURCE_MAX:,} bytes, or more than a process keeps for later"
         found.append(Loss("sources", f"{plural(untold, 'source')} not sent: {most}", amount=untold))
     if starts := _starts_without_path(reading) if full else 0:
@@ -135,7 +134,7 @@ def _without_mark(reading: Reading, marks: int, needs: TableNeeds) -> Loss:
     halves = " or ".join(f"half of its {room:,} {what}" for what, used, room in tables if used >= room // 2)
     text = f"{plural(marks, 'mark')} not counted (launches, transfers, needs, shapes)"
     if not halves:
-        why = "they are below 'other', have no open span, have a wrong direction, or had no memory"
+        why = "each was below 'other', outside of any span, in a wrong direction, or there was no memory"
         return Loss("marks", f"{text}: {why}", amount=marks)
     return _loss_of("marks", f"{text}: they exceed {halves}", needs, ("paths", "names"), marks)
 
@@ -150,9 +149,9 @@ def _without_site(reading: Reading, checksums: int, needs: TableNeeds) -> Loss:
 
 
 def _starts_without_path(reading: Reading) -> int:
-    """Return how many deferred starts were dropped although the lane's ring had room.
+    """Return how many deferred starts were dropped for another reason than a full ring.
 
-    A ring that was never half full had room.
+    Only lanes whose ring was never more than half full are counted, because there the ring certainly had room.
     """
     half = reading.header["event_slots"] // 2
     return sum(
@@ -172,9 +171,9 @@ def _without_slots(reading: Reading, amount: int, dropped: str) -> Loss:
 
 
 def _slots(reading: Reading) -> int:
-    """Estimate how many slots the dropped events of the worst lane would have needed.
+    """Estimate how many more slots the lane with the most dropped events would have needed.
 
-    The estimate assumes that they have the average size of the lane's other events.
+    The estimate assumes that dropped events have the average size of the lane's other events.
     """
     return max(
         (
@@ -186,9 +185,9 @@ def _slots(reading: Reading) -> int:
 
 
 def _raised(what: str, room: int, most: int, refused: int) -> tuple[str, ...]:
-    """Return the setting that makes room for what was refused.
+    """Return the setting that makes room for what was refused, which is at least twice the present value.
 
-    It is at least doubled, within the limits. Return an empty tuple if it is already at the limit `most`.
+    The value never exceeds `most`. If the present value is already `most`, return an empty tuple.
     """
     wanted = min(max(room + refused, 2 * room), TIMES_MAX * room, most)
     return (f"BRICKD_{what.upper()}={wanted}",) if room < most else ()

@@ -24,25 +24,32 @@ MIB = 1 << 20
 
 # The bytes of one row in a reading, measured with names of 30 bytes and numbers of 50 bits. A lane takes two dicts.
 LANE_BYTES, NAME_BYTES, PATH_BYTES, SITE_BYTES = 2_560, 280, 190, 170
-PENDING_BYTES = 200  # the bytes of a start of deferred work without its end
-_LINE_BYTES = 3 * 384 + 2 * 64  # the bytes read for a lane and its consumer, over all reads
-_BLOCK_BYTES = 64 * (_reader.SUMMARY_BYTES + 2 * 8)  # summaries, and the sequence numbers read before and after them
+PENDING_BYTES = 200  # the bytes that one start of deferred work takes until its end
+_LINE_BYTES = 3 * 384 + 2 * 64  # the bytes of a lane line and a consumer line, over all reads of them
+_BLOCK_BYTES = 64 * (_reader.SUMMARY_BYTES + 2 * 8)  # summaries, and their sequence numbers, which are read twice
 
-# The interval between readings of totals that cost too much to be read every time.
+# The interval between readings of totals whose cost is too high to read them each time.
 SELDOM_NS = 60_000_000_000
-SELDOM = 6  # in this interval, other segments are read at least this often
+SELDOM = 6  # during SELDOM_NS, other segments are read at least this many times
 
 
 class Cost(NamedTuple):
-    """The cost of a segment in bytes: what a reading copies, what is kept of the reading, what is kept of the rings."""
+    """The cost of a segment in bytes.
+
+    Attributes:
+        read: what a reading copies.
+        kept: what is kept of a reading.
+        detail: what is kept of the rings.
+    """
 
     read: int
     kept: int
     detail: int = 0
 
 
-# Measured for 64 workers with 32 threads each and the same 256 paths: reading 620 MB took 0.22 s of processor time, and
-# 32 MB were kept. For one worker with 65,472 paths, 76 MB were read per thread, and 106 MB were kept.
+# The limits for one segment and for all segments of a user. They were chosen after two measurements. For 64 workers
+# with 32 threads each and the same 256 paths, reading 620 MB took 0.22 s of processor time, and 32 MB were kept. For
+# one worker with 65,472 paths, 76 MB were read per thread, and 106 MB were kept.
 SEGMENT = Cost(read=1024 * MIB, kept=112 * MIB)
 OWNER = Cost(read=2048 * MIB, kept=128 * MIB)
 
@@ -51,7 +58,7 @@ class Ration(IntEnum):
     """How much of a segment is read."""
 
     WHOLE = 0
-    NO_DETAIL = 1  # the segment's rings are not read; its worker counts the records without room
+    NO_DETAIL = 1  # the segment's rings are not read; the worker drops and counts the records that do not fit
     SELDOM = 2  # like NO_DETAIL, but the totals are read only once a minute
     NOTHING = 3
 
@@ -93,7 +100,7 @@ class Budget:
         return Ration.NOTHING, why
 
     def grown(self, owner: int, before: int, after: int) -> str:
-        """Charge a segment that grew while it was read. Return why this cost exceeds a limit; "" if it does not."""
+        """Charge a segment that grew while it was read. If its cost exceeds a limit, return the reason; else ""."""
         others = self._kept[owner] - before
         if over := _over(owner, Cost(0, after), 0, others):
             return over
@@ -112,7 +119,7 @@ def _kept(reading: Reading) -> int:
 
 
 def kept_of(readings: Iterable[Reading], size: Callable[[bytes | _reader.Packed], int] = len) -> Iterator[int]:
-    """Return, for each compact reading, how many bytes it takes in addition to the earlier readings."""
+    """Yield for each compact reading how many bytes it takes, without the tables that an earlier reading has, too."""
     seen: set[int] = set()
     for each in readings:
         kept = len(each.lanes) * LANE_BYTES + size(each.summaries) + size(each.latency)
@@ -131,7 +138,7 @@ def packed_size(table: bytes | _reader.Packed) -> int:
 class Account:
     """The ration of one segment, over all its readings; `why` tells why the ration is not larger.
 
-    Once the detail of a segment has been refused, it is never read again, because its cost is no longer known.
+    Once the rings of a segment have been refused, they are never read again, because their cost is no longer known.
     """
 
     pending: Callable[[], int] = lambda: 0
@@ -154,9 +161,8 @@ class Account:
             reading = segment.read()
             if why := budget.grown(segment.uid, cost_of(extent).kept, _kept(reading)):
                 raise SegmentOverBudget(segment.name, why)
-            # The reading is packed, because several surveys keep the readings of all segments at the same time. Only
-            # one reading is unpacked at a time. So when the next segments are read, this reading is charged with its
-            # packed size.
+            # Pack the reading, because several surveys keep the readings of all segments at the same time. From now on,
+            # it is charged with its packed size.
             packed = _reader.Packed(reading.summaries)
             budget.freed(segment.uid, len(reading.summaries) - packed_size(packed))
             reading = replace(reading, summaries=packed)

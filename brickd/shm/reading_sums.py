@@ -17,8 +17,8 @@ from brickd.base.json_values import U64_MAX
 from brickd.shm import _reader
 from brickd.shm.segment_copy import CallPath, Reading, name_in
 
-_KNOWN_PATHS_MAX = 1 << 18  # the paths whose rows are kept, which also keep the tables of dead workers in memory
-_TIMES_LARGER = 8  # tables that are larger than those of a reading by this factor are not used again
+_KNOWN_PATHS_MAX = 1 << 18  # limits the cache of PathTables, because it keeps the tables of dead workers in memory
+_TIMES_LARGER = 8  # if a sum's tables are larger than a reading's by this factor, start new tables
 # These fields describe the tables of a single process, so they cannot be added up.
 _NO_TABLES = {"names": 0, "paths": 0, "sites": 0, "took": 0, "key": 0}
 
@@ -28,9 +28,9 @@ class PathTables:
 
     def __init__(self, first: Reading) -> None:
         self.names, self.paths = first.names, first.paths
-        # The keys are the ids of a reading's tables. The values keep these tables alive, so that no other table gets
-        # the same id. A worker has the same tables in each snapshot, even if workers reached their paths in different
-        # orders.
+        # A cache of `rows`. A worker has the same tables in each snapshot, so its rows need not be computed again. The
+        # keys are the ids of the reading's tables. The values also hold these tables, so that no other table can get
+        # the same id.
         self._known: dict[tuple[int, int], tuple[object, object, array[int]]] = {}
         self._known_paths = 0
 
@@ -55,7 +55,7 @@ class PathSums:
 
     def __init__(self, first: Reading, tables: PathTables | None = None) -> None:
         self._first = first
-        # Paths that no reading has any more must not fill the tables.
+        # Do not use tables again that are mostly full of paths that no reading has any more.
         again = tables is not None and len(tables.paths) <= _TIMES_LARGER * len(first.paths)
         self.tables = tables if tables is not None and again else PathTables(first)
         self._summaries, self._latency = _reader.Summaries(), _reader.Summaries()
@@ -111,8 +111,8 @@ def _tables(
     def number_of(name: int) -> int | None:
         """Return the index that a name of `other` has in the sum; None if there is no room."""
         number = numbers.get(other.name(name), len(names))
-        # The name's category is added too, and so is the category of that category. A worker may declare any name as a
-        # category.
+        # Also add the category of the name, the category of that category, and so on: a worker may declare any name as
+        # a category.
         while (text := other.name(name)) not in numbers and len(names) < _reader.NUMBERS_MAX:
             numbers[text] = len(names)
             entry = other.names[name] if name < len(other.names) else None
@@ -136,17 +136,16 @@ def _tables(
         if moved is not None and moved not in places and len(paths) < _reader.NUMBERS_MAX:
             places[moved] = len(paths)
             paths.append(moved)
-        # If there is no room for a path, it is counted as 'other', but only if its unit is ticks. That is the unit of
-        # 'other'.
+        # A path without room is counted as 'other' if its unit is ticks, as that of 'other' is. Otherwise, it gets -1.
         rows[number] = places.get(moved, 0 if path.unit == _reader.UNIT_TICKS else -1)
     return names, paths, rows
 
 
 @functools.lru_cache(maxsize=64)
 def same_rows(count: int) -> array[int]:
-    """Return the rows of paths for two readings in which the same paths have the same indexes.
+    """Return the rows of the paths of a reading that have the same indexes in the sum: 0, 1, 2 and so on.
 
-    The array must not be changed.
+    The array is shared, and must not be changed.
     """
     return array("i", range(count))
 
@@ -176,6 +175,6 @@ def _total(counts: Iterable[int]) -> int:
 
 
 def _whole(consumer: _reader.Consumer) -> _reader.Consumer:
-    """Return a copy of the consumer in which the second number of each tail is the complement of the first."""
+    """Return a copy of the consumer line in which the second number of each tail is the complement of the first."""
     span, event = consumer["span"][0], consumer["event"][0]
     return {**consumer, "span": (span, span ^ (2**64 - 1)), "event": (event, event ^ (2**64 - 1))}

@@ -23,9 +23,8 @@ _PLAIN = ("file", "pid", "process", "odd", "moving", "tick_ns", "now_ticks", "me
 
 Row = TypeVar("Row")
 _numbers = itertools.count()
-_alive: WeakValueDictionary[int, Shared[Any]] = (
-    WeakValueDictionary()
-)  # by hash; if two lists have the same hash, the later one
+# The shared lists in use, by the hash of their rows. If two lists have the same hash, only the later one is here.
+_alive: WeakValueDictionary[int, Shared[Any]] = WeakValueDictionary()
 
 
 class Shared(list[Row]):

@@ -17,7 +17,7 @@ CLOCKS = {1: "TSC", 2: "CNTVCT", 3: "CLOCK_MONOTONIC_RAW"}
 
 
 class CallPath(NamedTuple):
-    """A place in the call tree, or a mark at a place; `parent` and `layer` are -1 if there is none."""
+    """A place in the call tree, or a mark at a place. `parent` and `layer` are -1 if the path has none."""
 
     parent: int
     name: int
@@ -26,12 +26,12 @@ class CallPath(NamedTuple):
 
     @property
     def marks(self) -> bool:
-        """Whether the path is a launch, a transfer, a need or a node. Paths of these kinds have counts but no times."""
+        """Whether the path is a mark: a launch, a transfer, a need or a node. Marks have counts but no times."""
         return self.unit >= _reader.UNIT_LAUNCHED
 
     @property
     def holds_spans(self) -> bool:
-        """Whether spans may be below the path. They may be below a span, and below a node that the host draws."""
+        """Whether a span may have this path as parent. Of marks, only a node of the execution graph can be a parent."""
         return not self.marks or self.unit == _reader.UNIT_NODE
 
 
@@ -44,7 +44,7 @@ class SiteKey(NamedTuple):
 
     @property
     def off(self) -> bool:
-        """Whether the worker does not read the site's tensors. They would reveal the text of requests."""
+        """Whether the worker never reads the tensors of the site, because they would reveal the text of requests."""
         return self.unit == _reader.SITE_OFF
 
 
@@ -94,9 +94,9 @@ class Reading(Identity):
     """A segment's content at one moment, copied and checked; times are in ticks.
 
     Attributes:
-        latency: like `summaries`, but of the time from the start of deferred work to its sync; empty if no daemon knows
-            of deferred work.
-        deferred: the counts of the starts of deferred work, by outcome.
+        latency: like `summaries`, but of the times from the start of deferred work to its sync; empty if no daemon has
+            read any deferred work.
+        deferred: how many starts of deferred work had each outcome.
         now_ticks: the value of the worker's clock; None if unknown.
         flags: the consumer's requests to the worker (CONTROL_*).
         drained: whether a process drains the worker's rings; True for a stored reading.

@@ -1,8 +1,8 @@
 """The sizes at which a worker's tables would hold all its names, paths and sites, including those that were refused.
 
-Owns: the sizes of tables, from the worker's counters. Must not know: words, screens, other losses. Invariants: The
-sizes are computed together, because a full table hides what the other tables would have needed. A size is larger than
-the present one, and within the agent's limit.
+Owns: how these sizes are computed from the worker's counters. Must not know: words, screens, other losses. Invariants:
+The sizes are computed together, because a full table hides what the other tables would have needed. A size is larger
+than the present one, and within the agent's limit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TIMES_MAX = 16
 
 Table = Literal["names", "paths", "sites"]
 _MOST: dict[Table, int] = {"names": _reader.NUMBERS_MAX, "paths": _reader.NUMBERS_MAX, "sites": _reader.SITES_MAX}
-_OTHER = 0  # the name for everything without a name
+_OTHER = 0  # the number of the name 'other', which stands for everything that got no name
 
 
 class TableNeeds(NamedTuple):
@@ -52,7 +52,8 @@ def table_needs(reading: Reading, ledger: Ledger) -> TableNeeds:
     if marks or "names" in full or "paths" in full:
         counts = list(_counts(reading))
         spans = sum(count for path, count in counts if path.name == _OTHER)
-        # A loop counts each path in its body once per iteration.
+        # A path that was refused in a loop is counted once per iteration. So divide the refusals by the typical number
+        # of times that a path was used.
         often = median_low([count for path, count in counts if path.name != _OTHER] or [1])
     marks, spans = -(-marks // often), -(-spans // often)
     nameless = marks if 2 * used["names"] >= rooms["names"] else 0
