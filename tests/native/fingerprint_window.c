@@ -79,7 +79,7 @@ static struct brick_record *record(size_t *slots)
     return exact;
 }
 
-static uint64_t muted_from[WORKERS]; /* a worker's fingerprints with numbers below this one are no longer current */
+static uint64_t muted_from[WORKERS]; /* for each worker: its fingerprints with lower numbers are muted */
 
 static void check_group(const struct brick_fingerprints *p)
 {
@@ -91,9 +91,9 @@ static void check_group(const struct brick_fingerprints *p)
         const struct brick_kept_fingerprint *each = brick_fingerprints_at(p, at);
         current++;
         if (at < p->first || each->group != fingerprint->group || each->count == 0)
-            wrong("a current fingerprint that is not in the group");
+            wrong("the ring of a group has a fingerprint that is not current or of another group");
         if (at < muted_from[each->worker])
-            wrong("a mute worker has a current fingerprint");
+            wrong("a muted worker has a current fingerprint");
         newest = at > newest ? at : newest;
         at = brick_fingerprints_next(p, at);
         at = at != some ? at : p->end;
@@ -101,14 +101,14 @@ static void check_group(const struct brick_fingerprints *p)
     for (uint64_t n = p->first; n < p->end; n++) {
         const struct brick_kept_fingerprint *each = brick_fingerprints_at(p, n);
         if ((each->group == 0) == brick_fingerprint_is_grouped(each))
-            wrong("a fingerprint in a group that should be in none, or the reverse");
+            wrong("a fingerprint is wrongly in a group, or wrongly in none");
         if (each->group != fingerprint->group || each->group == 0 || n < muted_from[each->worker])
             continue;
         grouped++;
         last = n;
     }
     if ((current == 0) != (grouped == 0) || current > WORKERS * BRICK_ROW_OUTPUTS_MAX || newest != last)
-        wrong("a group is not what its fingerprints say");
+        wrong("the ring of a group lacks fingerprints");
 }
 
 static void mute(struct brick_fingerprints *p)
@@ -122,19 +122,19 @@ static void mute(struct brick_fingerprints *p)
     free(workers);
 }
 
-/* Takes all results, in blocks of exactly their size. */
+/* Requests all counts and unlike fingerprints, into blocks of exactly their size. */
 static void take_all(struct brick_fingerprints *p)
 {
     struct brick_site_count *counts = block(p->changed_count * sizeof *counts);
     uint64_t *numbers = block(BRICK_UNLIKE_MAX * sizeof *numbers);
     brick_fingerprints_take_counts(p, counts);
     if (p->changed_count != 0)
-        wrong("counts that are taken twice");
+        wrong("counts are returned twice");
     const size_t taken = brick_fingerprints_take_unlike(p, numbers, BRICK_UNLIKE_MAX);
     for (size_t i = 0; i < taken; i++)
         for (size_t j = 0; j <= i; j++)
             if (numbers[i] >= p->end || (j < i && numbers[i] == numbers[j]))
-                wrong("an unlike fingerprint that is taken twice, or is none");
+                wrong("an unlike fingerprint is returned twice or does not exist");
     free(counts);
     free(numbers);
 }
@@ -149,7 +149,7 @@ static void check_pairs(const struct brick_fingerprints *p)
     for (size_t i = 0; i < count; i++) {
         const struct brick_row_pair *pair = &pairs[i];
         if (pair->one >= pair->other || pair->other >= WORKERS || pair->rows == 0)
-            wrong("a pair of rows that is none");
+            wrong("a pair of workers is invalid");
         for (int side = 0; side < 2; side++) {
             const int has_case = pair->far[side] > 0 || pair->apart[side] > 0;
             const uint32_t recent = pair->rows < BRICK_ROWS_RECENT ? pair->rows : BRICK_ROWS_RECENT;
@@ -158,7 +158,7 @@ static void check_pairs(const struct brick_fingerprints *p)
                 || (has_case && brick_fingerprints_at(p, pair->newest[side][0])->worker != pair->one)
                 || (has_case && brick_fingerprints_at(p, pair->newest[side][1])->worker != pair->other)
                 || (pair->far[side] > 0 && !brick_rows_far(p, pair->newest[side][0], pair->newest[side][1])))
-                wrong("a row that is far or apart without fingerprints");
+                wrong("the counts of a pair contradict its fingerprints");
         }
     }
     free(pairs);
@@ -168,7 +168,7 @@ static void check_census(const struct brick_fingerprints *p)
 {
     const uint64_t site = brick_fingerprints_at(p, p->first + below(p->end - p->first))->site, held = p->end - p->first;
     if (brick_rows_in_other_contexts(p, 0) > held || brick_rows_repeated(p, 0, site) > held)
-        wrong("more rows than there are");
+        wrong("more rows are counted than exist");
 }
 
 static void check_match(const struct brick_fingerprints *p, int by_input, int single_rows)
@@ -189,22 +189,22 @@ static void check_match(const struct brick_fingerprints *p, int by_input, int si
             classes += s->classes[c];
         fingerprints += s->fingerprints;
         if (classes != s->compared)
-            wrong("a comparison without a class, or with two");
+            wrong("a comparison has no class or two classes");
     }
     for (size_t i = 0; i < m.count; i++)
         held += m.edges[i].fingerprints;
     if (fingerprints != m.fingerprints || held != m.fingerprints)
-        wrong("a fingerprint in no place, or in two");
+        wrong("a fingerprint is counted at no site or at two sites");
     for (size_t i = 0; i < m.rows_count; i++) {
         const struct brick_match_row *row = &m.rows[i];
         if (row->first + row->members > m.members_count || row->reference >= row->members || row->worst >= row->members
             || m.members[row->first + row->reference].class != BRICK_CLASS_IDENTICAL)
-            wrong("a row without a reference");
+            wrong("a row has no valid reference");
         const uint64_t shard = brick_fingerprints_at(p, m.members[row->first + row->reference].number)->shard;
         for (uint32_t n = 0; n < row->members; n++) {
             const struct brick_member *member = &m.members[row->first + n];
             if (member->class <= BRICK_CLASS_DIVERGED && brick_fingerprints_at(p, member->number)->shard != shard)
-                wrong("shards that are compared with each other");
+                wrong("two shards are compared with each other");
         }
     }
     brick_match_free(&m);
@@ -246,7 +246,7 @@ static void once(void)
     if (!brick_fingerprints_copy(&some, &p, &renumbered))
         exit(2);
     if ((ends[0] > ends[1] ? ends[0] : ends[1]) != some.end)
-        wrong("a copied fingerprint that is nobody's last one");
+        wrong("the last copied fingerprint belongs to no worker");
     if (some.end > 0)
         check_match(&some, 0, 0);
     brick_fingerprints_free(&some);

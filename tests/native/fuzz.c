@@ -68,10 +68,10 @@ static void add_up(const struct brick_summary *s, uint32_t paths)
     for (int i = 0; i < 4; i++) {
         double q = brick_row_quantile(&row, quantiles[i], 1.0);
         if (!isfinite(q) || (row.count != 0 && (q < row.min || q > row.max)))
-            wrong("a percentile lies outside");
+            wrong("a percentile is not between minimum and maximum");
     }
     if (!isfinite(row.total) || !isfinite(row.squares) || !(row.inclusive >= 0) || !(row.squares >= 0))
-        wrong("a sum is no number");
+        wrong("a sum is not a number");
 }
 
 /* Reads everything that the daemon reads; returns 1 if all of it was accepted. */
@@ -92,11 +92,11 @@ static int digest(struct brick_reader *r)
     believed &= (uint32_t)brick_reader_lanes(r, lines, consumers);
     believed &= (uint32_t)brick_reader_names(r, texts, names);
     believed &= (uint32_t)brick_reader_keys(r, BRICK_PATHS, keys, paths, r->header.names);
-    for (uint32_t n = 0; believed && n < paths; n++) { /* walks from each path to its root, as a screen does */
+    for (uint32_t n = 0; believed && n < paths; n++) { /* walk from each path to its root, as views do */
         uint32_t at = n;
         for (uint32_t steps = 0; at != BRICK_ROOT && (keys[at] & BRICK_KEY_READY) != 0; steps++) {
             if (steps > paths)
-                wrong("paths run in a circle");
+                wrong("the parents of a path form a cycle");
             at = brick_key_parent(keys[at]);
         }
     }
@@ -113,7 +113,7 @@ static int digest(struct brick_reader *r)
         if (count > (int64_t)slots)
             wrong("more records than slots");
         for (int64_t i = 0; i < count; i++)
-            if (records[i].kind == 0xFFFF) /* reads every record */
+            if (records[i].kind == 0xFFFF) /* so that every record is read */
                 whole &= 1;
         free(records);
     }
@@ -143,7 +143,7 @@ static int is_event(uint16_t kind)
 #define KIND(NAME, number, name, record) case BRICK_KIND_##NAME:
         BRICK_EVENT_KINDS(KIND)
 #undef KIND
-        return kind != BRICK_KIND_CHECKED; /* checksums have their own buffer */
+        return kind != BRICK_KIND_CHECKED; /* checksums are in another buffer */
     default:
         return 0;
     }
@@ -154,19 +154,19 @@ static void check_drain(const struct brick_drain *d)
     for (size_t i = 0; i < d->events.count; i++) {
         const struct brick_record *r = &d->events.records[i];
         if (r->slots != 1 || !is_event(r->kind))
-            wrong("an event of a kind that nobody knows");
+            wrong("an accepted event has an unknown kind");
         if (r->kind == BRICK_KIND_DEFER && r->payload >= d->reader.header.paths)
-            wrong("a start on a path that is none");
+            wrong("an accepted deferred start has an invalid path");
     }
     uint64_t paths = 0;
     for (uint32_t path = 0; path < d->details.end; path++) {
         const struct brick_longest *each = d->details.by_path[path];
         paths += each != NULL;
         if (each != NULL && (each->duration | each->start | each->elements) >> 63 != 0)
-            wrong("a span that takes for ever");
+            wrong("an accepted span has an impossible time");
     }
     if (paths > d->details.spans || d->details.kept > BRICK_RECENT)
-        wrong("more spans than were taken");
+        wrong("more paths or newest spans than spans");
 }
 
 static void check_cursors(const struct brick_drain *d)
@@ -175,7 +175,7 @@ static void check_cursors(const struct brick_drain *d)
         const struct brick_drained_lane *l = &d->lanes[n];
         if (l->cursor.span != d->scratch->lanes[n].span_head + l->spans_salvaged
             || l->cursor.event.position != d->scratch->lanes[n].event_head + l->events_salvaged)
-            wrong("a cursor that did not come to its head");
+            wrong("a cursor is not at the head of its ring");
     }
 }
 
@@ -187,16 +187,16 @@ static void check_tails(struct brick_drain *d)
     struct brick_consumer *halfway = memory(2 * lanes * sizeof *halfway), *whole = halfway + lanes;
     uint32_t first, count = brick_drain_tails(d, (int)(random64() % 2), &first, halfway, whole);
     if (first > lanes || count > lanes - first)
-        wrong("a tail of no lane");
+        wrong("the tails to write exceed the lanes");
     for (uint32_t n = first; n < first + count; n++) {
         uint64_t head = d->scratch->lanes[n].span_head;
         if (whole[n].span.position == ~whole[n].span.complement && whole[n].span.position > head)
-            wrong("a tail beyond its head");
+            wrong("a tail to write is beyond the head");
     }
     free(halfway);
 }
 
-/* Records what is drained, with a small spool and a small file. */
+/* Begins a recording of what is drained, with a small spool and a small file. */
 static void recorder_begin(struct brick_recorder *to, struct brick_spool *spool)
 {
     struct brick_title title = {.made_ns = 1};
@@ -206,34 +206,34 @@ static void recorder_begin(struct brick_recorder *to, struct brick_spool *spool)
     int fd = memfd_create("recording", 0);
     if (fd < 0 || !brick_recorder_begin(to, fd, &title)
         || !brick_spool_begin(spool, BRICK_SPOOL_LEAST + random64() % 30000, (enum brick_left)(random64() % 3)))
-        wrong("no recording");
+        wrong("the recording cannot be begun");
 }
 
-/* Checks that a recording ends with END, after complete chunks, which have no more slots than were drained. */
+/* Checks that a recording has only complete chunks, the last of which is END. */
 static void check_recording(struct brick_recorder *from)
 {
     int fd = dup(from->fd);
     if (!brick_recorder_end(from))
-        wrong("a recording that cannot be ended");
+        wrong("the recording cannot be ended");
     struct brick_chunk head = {.kind = 0};
     uint64_t at = BRICK_RECORDING_FIRST, number = 0;
     while (head.kind != BRICK_CHUNK_END) {
         if (pread(fd, &head, sizeof head, (off_t)at) != sizeof head || !brick_chunk_whole(&head, &from->key)
             || head.number != number++)
-            wrong("a chunk that is none");
+            wrong("the head of a chunk is invalid");
         uint8_t *body = memory(head.length);
         struct brick_sum sum;
         if (pread(fd, body, head.length, (off_t)(at + sizeof head)) != (ssize_t)head.length)
-            wrong("a chunk that is cut");
+            wrong("a chunk is truncated");
         brick_sum_begin(&sum, &from->key);
         brick_sum_add(&sum, body, head.length / BRICK_BLOCK);
         if (brick_sum_end(&sum) != head.body_sum)
-            wrong("a chunk that has a wrong checksum");
+            wrong("the body of a chunk has a wrong checksum");
         free(body);
         at += sizeof head + head.length;
     }
     if (lseek(fd, 0, SEEK_END) != (off_t)at || at > from->limit)
-        wrong("a recording of another length");
+        wrong("the recording has a wrong length");
     close(fd);
     brick_recorder_free(from);
 }
@@ -373,7 +373,7 @@ int main(int argc, char **argv)
     state = strtoull(argv[2], NULL, 10);
     double start = seconds_now(), end = start + atof(argv[3]), flips_end = start + 0.8 * atof(argv[3]);
     if (!judge(&golden))
-        wrong("the segment is refused as it is");
+        wrong("the unchanged segment was refused");
     brick_layout_compute((const struct brick_header *)(const void *)golden.bytes, &golden_layout);
 
     uint64_t flipped = 0, refused = 0, changed = 0, believed = 0;
@@ -400,7 +400,7 @@ int main(int argc, char **argv)
         changed++;
         free(image.bytes);
     }
-    printf("%llu of %llu bytes flipped (%llu refused), %llu segments changed (%llu believed)\n",
+    printf("%llu of %llu bytes inverted (%llu refused), %llu segments changed (%llu accepted)\n",
            (unsigned long long)flipped, (unsigned long long)golden.size, (unsigned long long)refused,
            (unsigned long long)changed, (unsigned long long)believed);
     free(golden.bytes);

@@ -31,7 +31,7 @@ static uint32_t turn(uint64_t *state, uint32_t below)
     return (uint32_t)(*state >> 33) % below;
 }
 
-/* Returns how many marks had no room; the caller counts how many were requested. */
+/* Makes one random call. Adds to *asked how many marks the call requests. */
 static void one(uint64_t *state, uint64_t *asked)
 {
     static const char text[] = ".visible .entry kernel() { ret; }";
@@ -100,7 +100,7 @@ static void *writer(void *number)
     return NULL;
 }
 
-/* Reads names and paths as every reader does: all published data must be complete. */
+/* Reads names and paths while writers add them. Checks that everything that is published is complete. */
 static void *reader(void *unused)
 {
     const struct brick_segment *s = brick_agent.segment;
@@ -111,9 +111,9 @@ static void *reader(void *unused)
                 continue;
             const uint32_t name = brick_key_name(key);
             if (name >= s->header->names || (brick_load_acquire32(&brick_names_of(s)[name].word) & BRICK_NAME_READY) == 0)
-                wrong("a place has a name that is not there");
+                wrong("a path has a name that is not published");
             if (brick_key_parent(key) != BRICK_ROOT && brick_key_parent(key) >= path)
-                wrong("a place stands above the one around it");
+                wrong("a path comes before its parent");
         }
     return unused;
 }
@@ -132,7 +132,7 @@ static uint64_t marked(void)
             if (brick_is_mark(brick_key_unit(brick_paths_of(s)[path])) && sequences[path] != 0)
                 here += rows[path].count;
         if (line->reserved2[BRICK_LANE_MARKS] != here + line->reserved2[BRICK_LANE_MARKS_REFUSED])
-            wrong("a lane's marks are not what it wanted");
+            wrong("the marks of a lane and its refused marks are not all that were requested");
         refused += line->reserved2[BRICK_LANE_MARKS_REFUSED];
         all += line->reserved2[BRICK_LANE_MARKS];
     }
@@ -148,18 +148,22 @@ static void in_a_child(void)
         for (int n = 0; n < 100; n++)
             one(&state, &asked);
         if (marked() != asked)
-            wrong("a child's marks are not its own");
+            wrong("the child process has other marks than it recorded");
         brick_shutdown();
         _exit(0);
     }
     int status;
     if (waitpid(child, &status, 0) != child || status != 0)
-        wrong("a child did not end well");
+        wrong("the child process failed");
 }
 
 int main(int count, char **arguments)
 {
-    static const char *const texts[NAMES] = {"norm", "gemm", "softmax", "tokens", "gpu0", "a name as long as names may be, which a buffer has that was called after all that it is and stands for and where"};
+    static const char *const texts[NAMES] = {
+        "norm", "gemm", "softmax", "tokens", "gpu0",
+        "the longest name that the agent accepts: the text of a transfer must have room "
+        "for two names that are this long.",
+    };
     const struct brick_config config = {.service = "graph", .lanes = LANES, .paths = PATHS, .names = 128, .sites = 64,
                                         .event_slots = 64};
     if (count != 2 || brick_init(&config) != BRICK_ON)
@@ -178,7 +182,7 @@ int main(int count, char **arguments)
     brick_store_release32(&stop, 1);
     pthread_join(threads[WRITERS], NULL);
     if (marked() != wanted)
-        wrong("marks wanted and marks counted differ");
+        wrong("the number of requested marks and the number of counted marks differ");
     in_a_child();
     printf("%llu marks, %llu without room\n", (unsigned long long)wanted, (unsigned long long)refused);
     return refused == 0 || refused >= wanted;

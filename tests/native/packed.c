@@ -84,10 +84,10 @@ static void come_back(const uint64_t *words, size_t count)
     size_t size;
     uint8_t *packed = packed_of(words, count, &size);
     if (brick_packed_words(packed, size) != (int64_t)count)
-        wrong("packed words are counted wrongly");
+        wrong("the number of packed words is wrong");
     uint64_t *again = unpacked(packed, size, (int64_t)count);
     if (memcmp(again, words, count * sizeof *words) != 0)
-        wrong("words do not come back as they were");
+        wrong("unpacked words differ from the original words");
     free(again);
     free(packed);
 }
@@ -130,6 +130,6 @@ int main(int argc, char **argv)
         free(words);
         believed += (unsigned long long)judged();
     }
-    printf("%llu words and %llu changed ones, of which %llu were believed\n", tried, tried, believed);
+    printf("%llu arrays packed, %llu changed (%llu accepted)\n", tried, tried, believed);
     return 0;
 }

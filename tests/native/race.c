@@ -97,7 +97,7 @@ static int read_mapping(const struct brick_source *source, uint64_t offset, void
         memcpy(to, from, length);
         return 1;
     }
-    /* gcc's ThreadSanitizer does not understand fences, so this load gives the order of O11 */
+    /* gcc's ThreadSanitizer does not understand the fence of O11, so load the heads with acquire order */
     int heads = offset >= l->process && offset < l->paths;
     for (uint64_t i = 0; i < length; i += 8) {
         const uint64_t *word = (const uint64_t *)(const void *)(from + i);
@@ -121,10 +121,10 @@ static void check_totals(struct brick_reader *r, struct brick_summary *into)
         struct brick_doubt doubt = {0, 0};
         memset(into, 0, PATHS * sizeof *into);
         if (!brick_reader_summaries(r, lane, PATHS, into, &doubt))
-            wrong("totals were refused", r);
+            wrong("totals: a summary was refused", r);
         readings++;
         if (doubt.odd != 0 || doubt.moving != 0) {
-            unsure++; /* an inconsistent copy, which the reader marks as inconsistent */
+            unsure++; /* the reader says that the copy is inconsistent */
             continue;
         }
         for (uint32_t path = 0; path < PATHS; path++) {
@@ -132,7 +132,7 @@ static void check_totals(struct brick_reader *r, struct brick_summary *into)
             for (uint32_t b = 0; b < BRICK_BUCKETS; b++)
                 spans += into[path].histogram[b];
             if (into[path].count != into[path].elements || into[path].count != spans)
-                wrong("totals that were accepted are torn", NULL);
+                wrong("totals: a summary was accepted although it is inconsistent", NULL);
         }
     }
 }
@@ -162,7 +162,7 @@ static uint64_t check_span(const struct brick_record *slot, uint64_t last)
     memcpy(&span, slot, sizeof span);
     if (span.kind != BRICK_KIND_SPAN || span.slots != 1 || span.elements != 1 || span.bytes != mixed(span.step)
         || span.path >= PATHS || span.sequence <= last)
-        wrong("a record that was accepted is torn or out of order", NULL);
+        wrong("a span was accepted although it is inconsistent or out of order", NULL);
     return span.sequence;
 }
 
@@ -180,7 +180,7 @@ static uint64_t check_event(const struct brick_record *slot, uint64_t last)
     else
         whole &= start.kind == BRICK_KIND_FINALIZE;
     if (!whole)
-        wrong("an event that was accepted is torn or out of order", NULL);
+        wrong("an event was accepted although it is inconsistent or out of order", NULL);
     return start.sequence;
 }
 
@@ -239,7 +239,7 @@ static void check_pass(const struct brick_drain *d)
         wrong("a record was rejected", &d->reader);
 }
 
-/* Empties the spool as the writer of a recording does; sometimes takes only a part of a piece. */
+/* Empties the spool as the writer of a recording does. Sometimes it takes only a part of a piece. */
 static void *recorder(void *unused)
 {
     uint64_t next[2][LANES] = {{0}};
@@ -251,7 +251,7 @@ static void *recorder(void *unused)
             const struct brick_record *slots = (const struct brick_record *)(const void *)(of + 1);
             uint64_t count = brick_piece_slots(piece), some = count > 1 && turn % 2 ? count / 2 : count;
             if (of->lane >= LANES || of->first < next[of->ring][of->lane])
-                wrong("totals of the spool: a piece comes twice", NULL);
+                wrong("totals: the spool returned a piece twice", NULL);
             next[of->ring][of->lane] = of->first + some;
             for (uint64_t i = 0, last = 0; i < some; i++)
                 last = of->ring == BRICK_RING_EVENTS ? check_event(&slots[i], last) : check_span(&slots[i], last);
@@ -321,27 +321,27 @@ static void check_ledger(void)
     for (uint32_t n = 0; n < LANES; n++) {
         const struct brick_lane *l = brick_lane_of(brick_agent.segment, n);
         if (l->begun != l->summarized + l->rejected[0] + l->rejected[1] + l->open + l->abandoned || l->open != 0)
-            wrong("the ledger of spans is not exact", NULL);
+            wrong("the counters of spans do not add up", NULL);
         if (l->span_attempts != l->span_head + l->span_dropped[0] + l->span_dropped[1] || consumed[0][n] != l->span_head)
-            wrong("the ledger of details is not exact", NULL);
+            wrong("the counters of span details do not add up", NULL);
         uint64_t dropped = 0;
         for (uint32_t kind = 0; kind < BRICK_KINDS; kind++)
             dropped += l->event_dropped[kind];
         if (l->event_attempts != l->event_records + dropped || l->event_head != l->event_records
             || consumed[1][n] != l->event_head)
-            wrong("the ledger of events is not exact", NULL);
+            wrong("the counters of events do not add up", NULL);
         events += l->event_records;
         all += l->begun;
-        torn += l->tails_refused; /* tails that were read between the consumer's two stores */
+        torn += l->tails_refused; /* a writer read these between the consumer's two stores */
         records += l->span_head;
         attempts += l->span_attempts;
     }
     if (folded != records)
-        wrong("spans consumed and spans folded differ", NULL);
+        wrong("the consumer read another number of spans than were recorded", NULL);
     if (recorded + spool.refused_slots != records + events)
-        wrong("totals of the spool: slots taken and slots put differ", NULL);
+        wrong("totals: the slots that left the spool and were refused are not all that were drained", NULL);
     if (all != begun || brick_process_of(brick_agent.segment)->no_lane != 0)
-        wrong("spans begun and spans counted differ", NULL);
+        wrong("the number of begun spans and the number of counted spans differ", NULL);
     printf("%llu spans, %llu of %llu records and %llu events consumed, %llu salvaged, %llu readings (%llu unsure), "
            "%llu tails torn",
            (unsigned long long)all, (unsigned long long)records, (unsigned long long)attempts,
@@ -395,6 +395,6 @@ int main(int argc, char **argv)
     check_ledger();
     brick_finalize(NULL);
     if (brick_pending() != 0)
-        wrong("something pends that no writer deferred", NULL);
+        wrong("deferred work is pending after everything was finalized", NULL);
     return 0;
 }
