@@ -85,7 +85,8 @@ class Running:
         return text
 
 
-# Ignores the signals that the background jobs of a script and programs under nohup ignore.
+# The first words of a command that runs with SIGINT and SIGHUP ignored. A shell ignores SIGINT for background jobs, and
+# nohup ignores SIGHUP.
 IGNORING = ("sh", "-c", "trap '' INT HUP; exec \"$@\"", "sh")
 
 
@@ -101,8 +102,9 @@ UP = (*BRICKD, "up")
 
 
 def going(*arguments: str, under: Sequence[str] = (), **environment: str) -> Process:
-    """Start a verb that keeps running. The words in `under` come before the command of the verb. Without them, the verb
-    is forked.
+    """Start a verb that keeps running. The words in `under` come before the command of the verb.
+
+    If there are none, the verb is forked from a process that has already loaded its code.
     """
     if not under:
         return forking_parent().start(arguments, os.environ | environment)
@@ -112,7 +114,7 @@ def going(*arguments: str, under: Sequence[str] = (), **environment: str) -> Pro
 def up(
     before: Sequence[str] = (), command: Sequence[str] = UP, options: Sequence[str] = (), **environment: str
 ) -> Process:
-    """Start `brickd up` with `going`; `before` has the first words of its command line."""
+    """Start `brickd up`. The words in `before` come before the command, as in `nohup brickd up`."""
     if command is UP:
         return going("up", *options, under=before, **environment)
     return _command([*before, *command], environment)

@@ -245,7 +245,7 @@ def _filters(settings: Settings) -> None:
 
 def _on(settings: Settings, name: str) -> bool:
     if (value := settings.get(name, ["no"])[-1]) not in ("yes", "no"):
-        raise ValueError(f"{name}={value}: what is known here are yes and no")
+        raise ValueError(f"{name}={value}: expected yes or no")
     return value == "yes"
 
 
@@ -260,7 +260,7 @@ _OTHERS = {
 
 def _confine(settings: Settings, runtime: str) -> None:
     if unknown := settings.keys() - _OTHERS - _DENIED.keys() - ELSEWHERE:
-        raise ValueError(f"what these do is not known here: {sorted(unknown)}")
+        raise ValueError(f"unknown settings: {sorted(unknown)}")
     user = pwd.getpwnam(settings["User"][0])
     _mounts(settings, runtime)
     os.chdir("/")
