@@ -74,7 +74,7 @@ static PyObject *brick_stop(PyObject *self, PyObject *const *args, Py_ssize_t gi
     Py_RETURN_NONE;
 }
 
-/* These functions take the arguments and return the results of start_brick and stop_brick, but do nothing. */
+/* These functions have the same arguments and results as start_brick and stop_brick, but do nothing. */
 static PyObject *brick_start_brick(PyObject *self, PyObject *id) { return Py_NewRef(self); }
 
 static PyObject *brick_stop_brick(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)

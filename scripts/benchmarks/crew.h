@@ -30,7 +30,7 @@ static int crew_member(uint32_t number, const int ready[2], const int go[2], int
     if (!prepare(number) || write(ready[1], ".", 1) != 1)
         return 1;
     close(ready[1]);
-    if (read(go[0], &byte, 1) == 0) /* the pipe has ended, so all are ready: begin */
+    if (read(go[0], &byte, 1) == 0) /* at the end of the pipe, all processes begin */
         work(number);
     return 0;
 }

@@ -39,8 +39,8 @@ _ONCE = (Kind.FLIP, Kind.NAN)  # kinds of damage that happen only in one run of 
 
 _BITS = 32
 _FACTORS = (0.5, 0.9, 0.99, 1.01, 1.1, 2.0)
-# The tensors that are divided into heads. For each: which dimension the heads divide, and how many sets of all heads it
-# holds.
+# The tensors in which one dimension is divided into heads: the index of this dimension, and how many times it has all
+# heads (3 for queries, keys and values in one tensor).
 _HEADS = {
     "attn.qkv.weight": (1, 3),
     "attn.out.weight": (0, 1),

@@ -30,11 +30,11 @@ HELP = "replicas of a transformer, one of them silently damaged: found, located,
 # the number of damaged services in each class; there are as many healthy services
 RUNS, QUICK_RUNS = 1_000, 16
 CONTENTS = 4  # different prompts: one more than brickd needs to learn a numeric class
-PROMPTS, QUICK_PROMPTS = 5, 1  # prompts of each worker, which give more than a million comparisons of healthy workers
+PROMPTS, QUICK_PROMPTS = 5, 1  # prompts of each worker; with 5, healthy workers are compared more than a million times
 
-_AT_ONCE = 32  # services of two or three workers at a time: the daemon's memory has no room for more fingerprints
-_OF_FOUR = 8  # services of four workers at a time, which have as many fingerprints
-_BATCHES = 8  # batches of services that one daemon observes
+_AT_ONCE = 32  # services of two or three workers run at a time; the daemon cannot keep fingerprints of more
+_OF_FOUR = 8  # services of four workers run at a time; these record about as many fingerprints
+_BATCHES = 8  # one daemon observes this many batches of services, one after the other
 _CHECKED = SIZE.layers * len(OF_A_LAYER) + 1  # fingerprints of one step
 _COVERED = 0.9  # the share of healthy workers' fingerprints that must be compared; below it, the run proves nothing
 _ERROR_MIN = 1e-6  # the smallest error that a sketch shows
@@ -52,7 +52,7 @@ def run(place: Workplace, quick: bool, seed: int | None = None) -> Report:
         *_operators(place, runs, prompts, seed + 1),
         *_classes(place, runs, max(prompts, CONTENTS), seed + 3),
     ]
-    title = f"Replicas of a transformer, {runs:,} services with one that is damaged and as many without, of each class"
+    title = f"Replicas of a transformer: of each class, {runs:,} services with a damaged replica and as many without"
     return Report("divergence", machine.facts(), [Table("divergence", title, rows), recovery(place, quick, seed + 2)])
 
 

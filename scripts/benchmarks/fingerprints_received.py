@@ -31,8 +31,8 @@ from brickd.shm.sites import WorkerNames
 
 GOAL = Goal(2.0)  # processor time of one checksum, in µs
 SITES = 1_500
-_DRAINED = 512  # fingerprints of one worker in a pass
-_FEW = 32  # rounds of each worker, if a group of equal fingerprints has room for all workers
+_DRAINED = 512  # by default, each worker sends this many fingerprints in a pass
+_FEW = 32  # with 1,024 workers, each sends only this many, so that the window holds all fingerprints of a group
 _OF_A_ROUND = 1 << 15
 _FILLING = WINDOW_BYTES // 512
 _SITE, _OUTPUT, _INPUT = 8, 128, 256  # the byte offsets in the record of a checksum with one input
@@ -70,7 +70,7 @@ def fingerprints_received(place: Workplace, rounds: int) -> Table:
 
 
 def _drained(rounds: int) -> tuple[list[float], bytes]:
-    """Return the times to read one fingerprint from a worker's ring, and one of the records."""
+    """Measure how long it takes to read one fingerprint from a worker's ring. Return the times, and a record."""
     x = np.zeros(4, np.float32)
     brick.checksum("k", x, input=x)
     times, records = [], b""

@@ -1,4 +1,4 @@
-"""What `import brick_agent` costs: its time in a new interpreter. Also, which forbidden modules it loads."""
+"""What `import brick_agent` costs: its time in a new interpreter, and which forbidden modules it loads."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ _CONTEXT = 64
 PREFILL, DECODE = "prefill", "decode"
 ROWS = {PREFILL: 64, DECODE: 1}
 NO_SYNC = "no sync"
-# The overhead in percent that the documentation of the older profiler claims. It does not say for which load. In this
-# benchmark, even two equal passes differ by some percent.
+# The overhead in percent that the documentation of the older profiler claims, without naming a load. In this benchmark,
+# even two equal passes differ by some percent.
 _CLAIMS = {"Immediate": 200, "PerLayer": 20, "Deferred": 5, "Off": 0}
 _EQUAL = 0.02
 

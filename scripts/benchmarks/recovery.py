@@ -24,9 +24,9 @@ from brickd.demo.transformer import drawn
 
 _TOKENS, _QUICK_TOKENS = 1_024, 256
 _VOCABULARY = range(SIZE.vocabulary)
-_TIMES = 4  # the factor for the number of requests if tokens have realistic frequencies
+_TIMES = 4  # if tokens have realistic frequencies, there are this many times as many requests
 _WORKS_PERCENT = 95.0
-_DEVIATIONS = 4.0  # standard deviations beyond chance: chance exceeds this in one run of 30,000
+_DEVIATIONS = 4.0  # random guesses exceed their mean by this many standard deviations in one of 30,000 runs
 # how many numbers a sketch has; how many numbers the statistics of a tensor have, and which of these is the norm
 _PLACES, _NUMBERS, _L2 = 16, 6, 1
 _EMBEDDED = 1  # the index of the first recorded input, which is the token's embedding
@@ -72,7 +72,7 @@ class Recorded:
 
 
 def _numbers(tensor: Mapping[str, Any]) -> Sequence[float]:
-    # The hash becomes two numbers. Of a hash, only equality matters: its numbers count as near if they are equal.
+    # The hash becomes two numbers, which are near those of another hash only if the two hashes are equal.
     fnv1a = tensor.get("fnv1a") or 0
     statistics = (tensor[name] or 0.0 for name in ("mean", "l2", "min", "max"))
     return *statistics, fnv1a >> 32, fnv1a & 0xFFFF_FFFF
@@ -116,8 +116,9 @@ def _sketched(of: Recorded) -> Matrix:
 def by_any_key(seen: Recorded, _: Recorded) -> NDArray[np.int64]:
     """Return for each request the token whose embedding explains the first sketch best, if the key may be any key.
 
-    Each number of a sketch is the sum of one element of each block, with unknown signs. So the sum of one element from
-    each of two of the four blocks must equal the number minus such a sum from the other two.
+    The embedding has four blocks. Each number of the sketch is the sum of one element of each block, with unknown
+    signs. To test a token, this computes all sums of two elements of the first two blocks, and all sums of the other
+    two. If it is the right token, each number of the sketch is the sum of one number from each of the two lists.
     """
     sketches = seen.sketches[:, _PLACES * _EMBEDDED : _PLACES * (_EMBEDDED + 1)]
     sums = [_sums_of_halves(embedding) for embedding in drawn(SIZE, SEED)["embed_tokens.weight"].astype(np.float64)]
@@ -130,7 +131,7 @@ def _sums_of_halves(embedding: Matrix) -> tuple[Matrix, Matrix]:
 
 
 def _made_of(places: Matrix, some: Matrix, others: Matrix) -> int:
-    """Return how many numbers come before the first that is not the sum of one number from each set."""
+    """Return how many places at the beginning are the sum of a number from `some` and a number from `others`."""
     for number, place in enumerate(places):
         wanted = place - some
         at = np.searchsorted(others, wanted)
@@ -240,6 +241,6 @@ def _row(case: str, recovered: int, tried: int, *, works: bool, seed: int) -> di
 
 
 def at_chance(recovered: int, tried: int, vocabulary: int) -> bool:
-    """Return whether random guesses would be right as often."""
+    """Return whether the recovered tokens are so few that random guesses would explain them."""
     expected = tried / vocabulary
     return recovered <= expected + _DEVIATIONS * math.sqrt(expected) + 1

@@ -35,8 +35,8 @@ _CONNECTIONS = 2
 _RESAMPLED = 2_000
 _SEED = 2026
 _WANTED = ("torch", "transformers")
-MODULE = Goal(0.5)  # what an instrumented module may add, in µs
-UNWANTED = Goal(0.15)  # what a module may add in a step without rows, in µs
+MODULE = Goal(0.5)  # the time that an instrumented module may add, in µs
+UNWANTED = Goal(0.15)  # the time that a module may add in a step without rows, in µs
 
 
 class Arm(NamedTuple):
@@ -67,7 +67,7 @@ def run(place: Workplace, quick: bool) -> Report:
     missing = [name for name in _WANTED if importlib.util.find_spec(name) is None]
     if missing:
         why = f"no {' and '.join(missing)} in .venv: .venv/bin/pip install {' '.join(missing)}"
-        row = {"case": "server", "goal": "interval with 1 in it", "passed": None, "skipped": why}
+        row = {"case": "server", "goal": "1 in both intervals", "passed": None, "skipped": why}
         return Report("server", machine.facts(), [Table("server", "Requests", [row])])
     rounds = _QUICK_ROUNDS if quick else _ROUNDS
     tables = [_modules(place, rounds), _rows(place, rounds), _requests(place, QUICK_PAIRS if quick else PAIRS)]
@@ -185,7 +185,7 @@ def _requests(place: Workplace, pairs: int) -> Table:
     with running(place), ExitStack() as stack:
         servers = {arm.name: stack.enter_context(_serving(place, arm)) for arm in ARMS}
         for turn in servers.values():
-            turn(0)  # the first call, which instruments the model
+            turn(0)  # the first request is not timed: it instruments the model
         for number in range(pairs):
             progress(f"requests, round {number + 1} of {pairs}")
             for name in chance.sample(list(servers), len(servers)):
@@ -218,7 +218,7 @@ def _row(arm: Arm, turns: Sequence[Turn], plain: Sequence[Turn]) -> dict[str, An
 def interval(logs: Sequence[float]) -> tuple[float, float]:
     """Return the 95 % interval of a mean of ratios, by the t distribution of their logarithms.
 
-    The factor is 2.07 for 23 degrees of freedom, 3.18 for 3.
+    For 23 degrees of freedom, the factor `t` is 2.07; for 3 degrees, it is 3.18.
     """
     mean, degrees = statistics.fmean(logs), len(logs) - 1
     z = statistics.NormalDist().inv_cdf(0.975)
@@ -235,7 +235,10 @@ def p99(turns: Sequence[Turn]) -> float:
 
 
 def late_interval(turns: Sequence[Turn], plain: Sequence[Turn], chance: random.Random) -> tuple[float, float]:
-    """Return the 95 % interval of the ratio of the two p99 values, from resampled rounds."""
+    """Return the 95 % interval of the ratio of two p99 values: of these turns, and of the plain server's turns.
+
+    Both are computed again and again from randomly chosen rounds.
+    """
     rounds = range(len(turns))
     found = []
     for _ in range(_RESAMPLED):

@@ -166,6 +166,8 @@ def changed(file: str, text: str, chosen: Mapping[int, int]) -> str:
 
 
 def _beginnings(text: str, before: int) -> Iterator[int]:
-    """Return where functions begin before a position: at a line with a name, after an empty line or a brace."""
+    """Yield where a function may begin before a position: at a line that begins with a name and is the first line, or
+    follows an empty line, a closing brace, a comment or a line of the preprocessor.
+    """
     for match in re.finditer(r"(?m)(?:\A|^\s*\n|^\}\n|\*/\n|^#[^\n]*[^\\\n]\n)(?=[A-Za-z_])", text[:before]):
         yield match.end()

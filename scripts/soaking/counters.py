@@ -43,7 +43,7 @@ class Counters:
             if brick["name"] != KERNEL:
                 now[_ANY, f"spans of {brick['name']}"] = brick["count"]
         fallen = [
-            f"{what} went back from {before:,} to {now[of, what]:,}"
+            f"{what} decreased from {before:,} to {now[of, what]:,}"
             for (of, what), before in self._highest.items()
             if of in (_ANY, life) and now[of, what] < before
         ]

@@ -44,7 +44,7 @@ def _settle(place: Workplace, wanted: Wanted, population: Population, daemon: Da
     checks = [Check(f"problem {n}", text, "none", False) for n, text in enumerate(problems[:_SHOWN_MAX], 1)]
     checks += [
         equal("problems during the run", len(problems), 0),
-        equal("counters that went back", samples.falls, 0),
+        equal("counters that decreased", samples.falls, 0),
         equal("exit status of the last daemon", status, 0),
         equal("descriptors of the last daemon at the end, as of the first at the start", end.fds, first.fds),
     ]

@@ -83,7 +83,7 @@ def _work(plan: Plan, folder: Path, leash: int) -> None:
     os.environ |= {"BRICKD_SERVICE": plan.service, "BRICKD_WORKER": plan.worker, "BRICKD_LANES": str(plan.lanes)}
     if not brick.init():
         raise RuntimeError("no segment could be opened: see the line that brick_agent wrote")
-    # this opens a lane: without one, the events of the thread would count as spans
+    # Open a lane with a first span. If the thread got no lane, its events would be counted as lost spans.
     with account.about_to(0, "spans", 1), work:
         pass
     os.write(1, f"{plan.number} {os.getpid()} {_core._segment_name()}\n".encode())

@@ -179,11 +179,11 @@ def status(begun: int, read: int) -> dict[str, Any]:
 def test_a_counter_that_goes_back_is_reported() -> None:
     counters = Counters()
     assert counters.fallen(status(10, 5), 1) == []
-    assert counters.fallen(status(9, 5), 1) == ["api: spans begun went back from 10 to 9"]
+    assert counters.fallen(status(9, 5), 1) == ["api: spans begun decreased from 10 to 9"]
     assert counters.fallen(status(9, 4), None) == [], "only a daemon shows what it has read"
     assert counters.fallen(status(9, 4), 2) == []
-    assert counters.fallen(status(9, 3), 2) == ["api: events consumed went back from 4 to 3"]
-    assert counters.fallen({"workers": [], "bricks": []}, None) == ["api: spans begun went back from 9 to 0"]
+    assert counters.fallen(status(9, 3), 2) == ["api: events consumed decreased from 4 to 3"]
+    assert counters.fallen({"workers": [], "bricks": []}, None) == ["api: spans begun decreased from 9 to 0"]
 
 
 def grown(*rss: int) -> list[bool]:

@@ -55,7 +55,7 @@ def _tried(cell: Cell, *, quick: bool) -> dict[str, Any]:
 
 
 def outcome(result: Mapping[str, Any]) -> str:
-    """Return the outcome of a trial with a fault: found, which means by rows, or unproven, or missed."""
+    """Return the outcome of a trial with a fault: found (by the comparison of rows), unproven or missed."""
     if result["named_s"] is not None:
         return "found"
     return "unproven" if result["row_verdict"] == "unproven" or result["site_unproven"] else "missed"
@@ -111,7 +111,7 @@ def row(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     words = [outcome(each) for each in covered]
     false = sum(len(each["false"]) for each in results)
     seconds = [each["named_s"] for each in found]
-    unproven = words.count("unproven") == len(covered)  # also if none is covered
+    unproven = words.count("unproven") == len(covered)  # this is also true if no trial is covered
     why = f"unproven: {one['row_why']}" if covered else "no watched row-wise site covers it"
     good = len(found) >= frozen.FOUND_MIN * len(covered) and exact >= frozen.EXACT_MIN * len(found)
     bad = false > frozen.FALSE_MAX or "missed" in other
@@ -157,7 +157,8 @@ def clean(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "fleets": len(results),
         "fleet_hours": hours,
         "false": false,
-        "false_per_hour_below": 3 / hours if hours and not false else None,  # with a probability of 95 %
+        # With a probability of 95 %, the true rate is below this.
+        "false_per_hour_below": 3 / hours if hours and not false else None,
         "rows_compared": sum(each["rows_compared"] for each in results),
         "unproven": sum(each["row_verdict"] == "unproven" for each in results),
         "goal": f"{frozen.FALSE_MAX} false in >= {frozen.CLEAN_HOURS_MIN:g} hours",

@@ -2,7 +2,7 @@
 
 Owns: the tensors of a step, padding, sampling, the digest of what was served. Must not know: brickd, faults, processes.
 Invariants: the served tokens depend only on the settings and on what the model computes; padding repeats the first
-token of a row. Otherwise, rows of two replicas could be equal only because both are padding.
+token of a row. With a fixed padding token, rows of padding would be equal in all replicas, and be compared.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _sampled(logits: Any, of: Slice) -> int:
     """Draw a random token. It depends on the seed of the request and on the position."""
     generation, start, count = of
     if start + count < len(generation.tokens):
-        return 0  # nobody needs it
+        return 0  # this token is already known
     chance = torch.Generator().manual_seed(generation.request.seed + start + count)
     noise = -torch.rand(logits.shape, generator=chance).log().neg().log()
     return int((logits.float() + noise).argmax())

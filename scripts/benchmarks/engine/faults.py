@@ -22,7 +22,7 @@ from benchmarks.engine.truth import Fault
 from benchmarks.faulty.architectures import Architecture
 from benchmarks.faulty.injected import Injected, Injector
 
-CHANNEL, ROTARY = 1.01, 1.001  # factors
+CHANNEL, ROTARY = 1.01, 1.001  # the factors by which these faults multiply values
 
 
 class EngineFaults(Injector):
@@ -101,7 +101,7 @@ class EngineFaults(Injector):
         values[head, index] = wrong
 
         def remove() -> None:
-            if values[head, index] == wrong.to(values.dtype):  # otherwise the block was computed again
+            if values[head, index] == wrong.to(values.dtype):  # if not, the block was computed again and is right
                 values[head, index] = right
 
         return Injected([f"{layer}.self_attn"], f"value {index} of head {head} in block {block}", remove)

@@ -12,19 +12,20 @@ from typing import Any
 from benchmarks.faulty.frozen import LOOK_S, SAMPLING, WORKERS
 
 FAULTS = ("late_channel", "one_weight", "swapped_expert", "eps")
-LATER = ("rotary", "cached_value")  # of attention: no row-wise site covers them
+LATER = ("rotary", "cached_value")  # faults of attention, which no row-wise site covers
 DTYPES = ("fp32", "bf16")
 
-RUNS = 100  # of each fault and dtype, in replicas of their own
+RUNS = 100  # the number of trials with each fault and dtype; each trial has its own replicas
 WITHIN_S = 60.0
-FOUND_MIN, EXACT_MIN = 0.95, 0.95  # shares of the trials that a watched row-wise site covers
+FOUND_MIN, EXACT_MIN = 0.95, 0.95  # both are shares of the trials in which a watched row-wise site covers the fault
 FALSE_MAX = 0
 CLEAN_HOURS_MIN = 10.0
 CLEAN_CELLS = 60
 
-STEP_S = 0.05  # at least between two steps of a replica, so that three have room on two cores
+STEP_S = 0.05  # the least time between two steps of a replica, so that three replicas can share two cores
 BATCHES, THREADS = (1, 2, 4, 8, 16), (1, 2)
-BITWISE_RUNS, BITWISE_STEPS = 10, 100  # for each dtype; of each replica, compared with and without brickd
+# The comparisons with and without brickd: how many runs for each dtype, and how many steps of each replica.
+BITWISE_RUNS, BITWISE_STEPS = 10, 100
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@ prefix.
 
 Owns: references, contents by key, the order of reuse. Must not know: tensors, requests. Invariants: a block with
 references is never given out; a key belongs to one block; equal keys mean that the tokens of the block and all tokens
-before them are equal; a block that is reused keeps its note. Block 0 is never given out: padding is written there.
+before them are equal; a block that is reused keeps its note, which says how its content was computed. Block 0 is never
+given out: padding is written there.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-BLOCK = 16  # tokens
+BLOCK = 16  # the number of tokens in a block
 Note = TypeVar("Note")
 
 
@@ -34,7 +35,7 @@ class _Block(Generic[Note]):
 
 
 class PrefixCache(Generic[Note]):
-    """The blocks of a replica. A note belongs to the content of a block."""
+    """The blocks of a replica. Each full block may have a note about its content."""
 
     def __init__(self, blocks: int) -> None:
         self._blocks: list[_Block[Note]] = [_Block() for _ in range(blocks)]
@@ -59,7 +60,7 @@ class PrefixCache(Generic[Note]):
         return number
 
     def reuse(self, tokens: Sequence[int]) -> list[int]:
-        """Take the blocks of the longest prefix that is known. At least one token is left to compute."""
+        """Take the blocks of the longest known prefix, but never those of the last token, which must be computed."""
         found = []
         for key in keys(tokens[:-1]):
             number = self._known.get(key)
@@ -71,24 +72,25 @@ class PrefixCache(Generic[Note]):
         return found
 
     def publish(self, number: int, key: bytes, note: Note) -> None:
-        """Let other requests reuse a full block, unless another block has the same content."""
+        """Let other requests reuse a full block, unless another block with the same content can be reused."""
         if self._blocks[number].key is None and key not in self._known:
             self._known[key] = number
             self._blocks[number].key, self._blocks[number].note = key, note
 
     def note(self, number: int) -> Note | None:
-        """The note of a block's content."""
+        """The note about the content of a block."""
         return self._blocks[number].note
 
     def release(self, numbers: Sequence[int]) -> None:
-        """Give blocks back. Empty blocks are reused first. Then follow the blocks at the ends of prefixes, the oldest
-        first.
+        """Give blocks back. `take` returns blocks without a key first, and then the blocks that were given back first.
+
+        The blocks at the end of a prefix are given back before those at its beginning.
         """
         empty = []
         for number in reversed(numbers):
             block = self._blocks[number]
             block.references -= 1
-            if block.key is None:  # never shared
+            if block.key is None:  # such a block has only one reference
                 empty.append(number)
             elif block.references == 0:
                 self._free[number] = None

@@ -21,13 +21,13 @@ ROW = np.dtype(
         ("position", np.uint16),
         ("step", np.uint32),
         ("called", np.uint32),  # the number of rows in the call
-        ("place", np.uint32),  # of the row in the call
-        ("changed", np.bool_),  # by the fault at its site; also if that is not known
+        ("place", np.uint32),  # the place of the row in the call
+        ("changed", np.bool_),  # whether the fault changed the row at its site, or this is not known
         *((name, np.uint64) for name in ("history", "borders", "widths", "shapes", "input", "output")),
     ]
 )
 _SITE_BYTES = ROW["site"].itemsize  # each key begins with its site
-_KEYS_MIN = 3  # of a replica and a site, for a share
+_KEYS_MIN = 3  # with fewer keys of a replica at a site, no share is computed
 # For each comparison, the fields that must be equal.
 KEYS = {
     "equal input row": ("site", "input"),
@@ -58,7 +58,7 @@ def _compared(name: str, keys: tuple[str, ...], tables: Sequence[Table], sites: 
     `outlier_share`: for one replica at one site, the share of its shared keys at which it has such a value. The largest
     share is reported.
     """
-    values: dict[bytes, dict[int, int]] = {}  # for each key and output, the replicas with it
+    values: dict[bytes, dict[int, int]] = {}  # for each key and output, the replicas that have it, as bits
     times: Counter[bytes] = Counter()
     for replica, table in enumerate(tables):
         for key, output in zip(_packed(table, keys), table["output"].tolist(), strict=True):

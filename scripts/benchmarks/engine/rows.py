@@ -29,8 +29,8 @@ class Rows:
         self._tables: list[Table] = []
         self._computed: list[Table] = []
         self._step = np.zeros(0, ROW)  # the rows of the current step, without padding
-        self._real: list[int] = []  # where they are in the batch
-        self._last: list[int] = []  # of each generation, its last row: the head computes only these
+        self._real: list[int] = []  # the places of these rows in the batch
+        self._last: list[int] = []  # the last row of each generation; the model's head computes only these rows
 
     def looked(self, step: int, slices: Sequence[Slice], shape: Shape) -> None:
         """Note the rows of the step that begins."""

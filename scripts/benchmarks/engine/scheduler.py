@@ -112,7 +112,7 @@ class Scheduler:
         self._cache: PrefixCache[Lineage] = PrefixCache(blocks)
         self._batch, self._chunk = batch, chunk
         self._waiting: deque[Generation] = deque()
-        self._running: list[Generation] = []  # the last admitted last
+        self._running: list[Generation] = []  # in the order in which they were admitted
         self._decoded = False  # whether the last step was a decode
         self.counts = Counts()
 

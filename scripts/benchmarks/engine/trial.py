@@ -33,7 +33,7 @@ from benchmarks.workplace import Workplace, workplace
 from brickd.query.queries import EvidenceName
 
 ROW = "row"
-COMPARES_ROWS = ROW in get_args(EvidenceName)  # else `status` says that rows are unproven
+COMPARES_ROWS = ROW in get_args(EvidenceName)  # false in older versions of brickd, which do not compare rows
 _OBEY_SECONDS, _LOOK_SECONDS = 20.0, 0.5
 
 

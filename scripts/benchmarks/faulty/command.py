@@ -94,7 +94,7 @@ def _run(cells: Sequence[Cell], tried: Callable[[Cell], dict[str, Any]], jobs: i
     pool = ProcessPoolExecutor(jobs, get_context("fork"))
     try:
         yield from (each.result() for each in as_completed([pool.submit(begin, cell) for cell in cells]))
-    except BaseException:  # as by a signal: no job begins another cell, and each ends what it runs
+    except BaseException:  # for example Ctrl-C: begin no other cell, and end those that run
         pool.shutdown(wait=False, cancel_futures=True)
         jobs_left = active_children()
         for process in jobs_left:
