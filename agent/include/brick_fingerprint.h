@@ -5,7 +5,7 @@
  * within 1e-6 of the tensor's L2 norm.
  *
  * A tensor is a sequence of elements of one type in flat (C) order: the last index runs fastest, independent of the
- * strides. If only the first `valid` rows (indices of dimension 0) count, the bytes and values of the other rows have
+ * strides. If only the first `valid` rows (indices of dimension 0) are valid and the rest is padding, the padding has
  * no effect. A tensor with no dimensions has one element.
  *
  * All arithmetic on integers is modulo 2^64 and unsigned; XOR, AND, >> and << are those of C. The key is a 128-bit
@@ -19,14 +19,15 @@
  *                 each (no numbers: no bytes), with the 16 little-endian bytes of the key
  *   h(b)        = splitmix64(b XOR sip())   the hash of block number b = 0, 1, ...
  *
- * CHECKSUM. The elements' bytes, in flat order and each element as in the memory of a little-endian machine, are read
- * as 32-bit little-endian words u; zero bytes fill up the last word. 16 words are a block; word j = 0..15 of block b
- * has the odd weight
+ * CHECKSUM. The elements are written one after the other in flat order, each in little-endian byte order. These bytes
+ * are read as 32-bit little-endian words u; zero bytes fill up the last word. 16 words are a block; word j = 0..15 of
+ * block b has the odd weight
  *
  *   w = ((h(b) >> 32) XOR c[j]) | 1
  *
- * where c[j] are the first 32 bits after the point of the cube roots of the primes 2, 3, 5, ..., 53. (h(b) is a value
- * of splitmix64. If the c[j] were values of splitmix64, some words of neighbouring blocks would have equal weights.)
+ * where c[j] is the first 32 bits of the fraction of a cube root: of the primes 2, 3, 5, ..., 53 for j = 0, 1, 2, ...,
+ * 15. (h(b) is a value of splitmix64. If the c[j] were values of splitmix64, some words of neighbouring blocks would
+ * have equal weights.)
  *
  *   428A2F98 71374491 B5C0FBCF E9B5DBA5 3956C25B 59F111F1 923F82A4 AB1C5ED5
  *   D807AA98 12835B01 243185BE 550C7DC3 72BE5D74 80DEB1FE 9BDC06A7 C19BF174
@@ -39,8 +40,8 @@
  *
  * VALUES. Counts, statistics and sketch use the elements as numbers: a bool is 1 if its byte is not 0, and an integer
  * of 64 bits is rounded to float64. NaN, +Inf and -Inf are counted. min, max, mean and L2 (the square root of the sum
- * of squares) are float64 over the finite elements. Without finite elements, these statistics are 0. A zero counts as
- * +0. The last bits of these statistics depend on the order of summation.
+ * of squares) are float64 over the finite elements. Without finite elements, these statistics are 0. A -0 counts as +0.
+ * The last bits of these statistics depend on the order of summation.
  *
  * SKETCH. 16 elements are a block, whatever the size of an element; the last block may be shorter. Element j = 0..15 of
  * block b is negated if bit j of h(b) is set, and is then added to sum j XOR ((h(b) >> 16) AND 15). An element that is

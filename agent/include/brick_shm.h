@@ -8,8 +8,8 @@
  * A worker (one instrumented process) owns one segment: a file in /dev/shm, named with the prefix "brickd-" and random
  * digits. Each thread that records has a lane in it. A lane holds two kinds of things:
  *
- *   summaries  cumulative totals of each path. Summaries are state, not messages: a reader that comes late, dies or never
- *              comes loses nothing and counts nothing twice.
+ *   summaries  cumulative totals of each path. Summaries are state, not messages: if a reader starts late, dies or does
+ *              not exist, nothing is lost or counted twice.
  *   rings      detail: single spans (span ring, filled only on a consumer's request) and events (event ring). A record
  *              that finds no room is dropped and counted; totals do not depend on rings. Deferred work is only in
  *              events: the consumer computes its times.
@@ -125,8 +125,8 @@
  *       are not counters
  *   O15 control, load               relaxed          a request; acting on it late is harmless
  *   O16 lane owner (private)        acquire/release  the next owner sees the previous owner's counters
- *   O17 the next segment, store     full fence       one thread adds a number or a category while another opens the next
- *       and a number's entry                         segment: at least one of them sees what the other did, and copies it
+ *   O17 the next segment, store     full fence       one thread adds a name or a category while another opens the next
+ *       and a name's entry                           segment: at least one of them sees what the other did, and copies it
  *   O18 a thread: its control page  full fence on    a thread takes or frees a lane while another thread opens the next
  *       or owner, store, then the   both sides       segment: at least one of the two sees the other's store, and moves
  *       segment, load; the other:                    the lane. So no lane stays in the lost segment
@@ -146,7 +146,7 @@
  *   writer, inside a record      the head did not move, so no reader uses the slot
  *   fork                         the child inherits the mapping but never writes to it (the kernel wipes its
  *                                gate page); its first record opens a segment of its own, in which names
- *                                and paths keep their numbers
+ *                                and paths keep their ids
  *   exec                         exec closes the file, which drops the lock: the segment is dead
  *   pid used again               nothing depends on a pid; pid and start time in the header are hints
  *   consumer                     its lock is dropped; the next consumer continues from its own checkpoint, never
@@ -334,7 +334,7 @@ BRICK_ASSERT(BRICK_SITES_MAX == 64 * 256, "every site has its bit");
  * recorded only if all steps are selected.
  *
  * Since 1.8, time is divided into epochs of BRICK_EPOCH_SECONDS, and a draw depends on the step and on the number of
- * the epoch. So a step that recurs is not selected in one epoch, but is selected in another:
+ * the epoch. So if a recurring step is not selected in one epoch, it is selected in another:
  *
  *   hash = splitmix64(step XOR 0xA0761D6478BD642F), upper half     before 1.8, this is the draw
  *   draw = upper half of splitmix64(hash << 32 | epoch / 64) XOR the 32 bits of the epoch in reverse order
@@ -357,7 +357,7 @@ BRICK_ASSERT(BRICK_SITES_MAX == 64 * 256, "every site has its bit");
 #define BRICK_EPOCH_TURNS 64u
 #define BRICK_EPOCH_SECONDS 5u
 #define BRICK_EPOCH_HOLDS 20u     /* seconds that a word is valid: four epochs, longer than a consumer pauses */
-#define BRICK_EPOCH_HOLDS_MAX 60u /* a word with a later `until` is invalid: the clock was set back */
+#define BRICK_EPOCH_HOLDS_MAX 60u /* a word that is valid for more seconds is ignored: the clock was set back */
 
 static inline uint32_t brick_epoch_of(uint64_t word, uint64_t second)
 {
@@ -595,12 +595,12 @@ enum brick_kind {
 /* A record takes one or more slots. The first slot begins with these 16 bytes; further slots are all payload. A record
  * of several slots may wrap around the end of the ring. */
 struct brick_record {
-    uint64_t sequence; /* attempts to write a record have numbers from 1; stored last (O9); a gap shows a dropped
+    uint64_t sequence; /* counts the attempts to write a record, from 1; stored last (O9); a gap shows a dropped
                           record */
-    uint32_t payload;  /* free for the kind */
+    uint32_t payload;  /* meaning depends on `kind` */
     uint16_t slots;
     uint16_t kind;
-    uint64_t words[6]; /* free for the kind */
+    uint64_t words[6]; /* meaning depends on `kind` */
 };
 BRICK_ASSERT(sizeof(struct brick_record) == 64, "a slot is one cache line");
 
@@ -690,11 +690,11 @@ struct brick_step_text {
  * Checksums leave the same part of the ring free as starts do. Records of weights leave three eighths of the ring free,
  * and wait for room.
  *
- * Rows, since 1.11: a record with BRICK_CHECKED_ROWS has some rows of one call. The record's site computes each row of
- * its output from the same row of its only input. The record's tensors are pairs: a row of the output, then the row of
- * the input with the same index. `position` is the number of rows of the call; the second slot describes the first
- * output row. Rows of two workers correspond if site, params, backend, types and the input row are equal, at any time
- * and in any step. */
+ * Rows, since 1.11: a record with BRICK_CHECKED_ROWS has some rows of one call. The kernel at the site computes each
+ * row of its output from the same row of its only input. The record's tensors are pairs: a row of the output, then the
+ * row of the input with the same index. `position` is the number of rows of the call; the second slot describes the
+ * first output row. Rows of two workers correspond if site, params, backend, dtypes and the input row are equal, at any
+ * time and in any step. */
 struct brick_checked {
     uint64_t sequence;
     uint32_t site;
