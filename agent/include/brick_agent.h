@@ -70,9 +70,9 @@
  *   brick_measured(id, elapsed_ns);    if the host has a device measurement
  *   brick_finalize(&stream);
  *
- * Without a measurement, only an upper bound of the duration is known: the time from the start to the next start, or to
- * the finalize. A daemon computes measured durations and bounds. Without a daemon, a thread's ring of 4,096 slots fills
- * up, and later events are dropped and counted.
+ * Without a measurement, only an upper bound of the duration is known: the time from this start to the next start of
+ * the stream, or to the finalize if there is no next start. A daemon computes measured durations and bounds. Without a
+ * daemon, a thread's ring of 4,096 slots fills up, and later events are dropped and counted.
  *
  * NUMBERS. brick_fingerprint computes the data for comparing tensors of two workers: a checksum of every byte,
  * statistics, a sketch. brick_fingerprint.h defines these. brick_fingerprint records nothing. brick_checksum records
@@ -85,12 +85,13 @@
  *   brick_take(rope, NULL, NULL, &y, &out);
  *   brick_checksum(rope, NULL, NULL, &out, &in, 1);
  *
- * Checksums use a key that belongs to the service. It is read from the file that BRICKD_KEY_FILE names, or else from
- * the file `key` in BRICKD_STATE_DIR (else in $XDG_STATE_HOME/brickd, else in ~/.local/state/brickd). Only the owner of
- * the file may read it; the first process that needs the key creates the file. If that fails, the key is 0, and one
- * line on stderr gives the reason. If the reason may be temporary (no descriptor or disk space left), checksums are
- * dropped and counted until the key can be read, because all checksums of a process must use the same key. Workers on
- * several hosts or in several containers need copies of the same file, or their checksums cannot be compared.
+ * Checksums use a key that belongs to the service. The key is in the file that BRICKD_KEY_FILE names, or else in the
+ * file `key` in BRICKD_STATE_DIR (else in $XDG_STATE_HOME/brickd, else in ~/.local/state/brickd). Only the owner of the
+ * file may read it. The first process that needs the key creates the file if there is none. If the key cannot be read,
+ * it is 0, and one line on stderr gives the reason. If the reason may be temporary (no descriptor or disk space left),
+ * checksums are dropped and counted until the key can be read, because all checksums of a process must use the same
+ * key. Workers on several hosts or in several containers need copies of the same file, or their checksums cannot be
+ * compared.
  *
  * brick_weights.h records a model's parameters in the same way. The writer never calls CUDA, so host functions of a
  * stream (cudaLaunchHostFunc) may also record.

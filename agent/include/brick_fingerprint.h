@@ -25,9 +25,9 @@
  *
  *   w = ((h(b) >> 32) XOR c[j]) | 1
  *
- * where c[j] is the first 32 bits of the fraction of a cube root: of the primes 2, 3, 5, ..., 53 for j = 0, 1, 2, ...,
- * 15. (h(b) is a value of splitmix64. If the c[j] were values of splitmix64, some words of neighbouring blocks would
- * have equal weights.)
+ * where c[0] to c[15] are the first 32 bits of the fractions of the cube roots of the primes 2, 3, 5, ..., 53. (h(b) is
+ * a value of splitmix64. If the c[j] were values of splitmix64, some words of neighbouring blocks would have equal
+ * weights.)
  *
  *   428A2F98 71374491 B5C0FBCF E9B5DBA5 3956C25B 59F111F1 923F82A4 AB1C5ED5
  *   D807AA98 12835B01 243185BE 550C7DC3 72BE5D74 80DEB1FE 9BDC06A7 C19BF174

@@ -9,15 +9,15 @@
  * one such file, with mode 0600; the first process that needs it creates it. A record has the worker's identity, and
  * the sums of the worker's counters over all lanes (the ledger of brick_shm.h), but no totals of bricks.
  *
- *   append     a process that removes a segment whose totals no checkpoint holds appends a record before it unlinks the
- *              segment: shared lock, checks, one write with O_APPEND
+ *   append     a process that removes a segment whose totals are in no checkpoint first appends a record: it takes the
+ *              shared lock, checks the file, and writes the record with one write (O_APPEND). Then it unlinks the segment
  *   truncate   the daemon (without one, `brickd prune`) saves the records in its checkpoint, takes the exclusive lock,
  *              and truncates the file if it holds only saved records
  *   read       any process of the user reads without a lock
  *
  * The locks are open file description locks on the whole file. No process waits for a lock: an append that cannot get
- * the lock fails, and a segment without a record is not removed. A page is a multiple of 256 bytes, so a write to a
- * full /dev/shm is complete or fails. A reader that reads an incomplete record finds a wrong CRC.
+ * the lock fails, and a segment without a record is not removed. A page is a multiple of 256 bytes, so if
+ * /dev/shm is full, a write writes the whole record or nothing. A reader detects an incomplete record by its CRC.
  *
  * 2. COUNTING
  *
@@ -35,7 +35,7 @@
  *
  * 3. THE LIFE OF A DEAD SEGMENT
  *
- *   step                     a kill after this step leaves                 a reader counts
+ *   step                     a kill after this step leaves                 a reader counts (removed: see section 2)
  *   dead                     the segment                                   its totals
  *   record appended          the segment and a record                      its totals; the record adds nothing
  *   unlinked                 a record                                      removed
