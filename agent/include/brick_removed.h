@@ -10,7 +10,8 @@
  * the sums of the worker's counters over all lanes (the ledger of brick_shm.h), but no totals of bricks.
  *
  *   append     a process that removes a segment whose totals are in no checkpoint first appends a record: it takes the
- *              shared lock, checks the file, and writes the record with one write (O_APPEND). Then it unlinks the segment
+ *              shared lock, checks the file, and writes the record with one write (O_APPEND). Then it unlinks the
+ *              segment
  *   truncate   the daemon (without one, `brickd prune`) saves the records in its checkpoint, takes the exclusive lock,
  *              and truncates the file if it holds only saved records
  *   read       any process of the user reads without a lock
