@@ -118,7 +118,7 @@ def _of(part: int, whole: int) -> int:
 
 
 def ledger_of(reading: Reading) -> Ledger:
-    """Return the ledger of a worker. A span is unpublished if only one of the two counters includes it."""
+    """Return the ledger of a worker. A begun span that no other counter includes yet counts as unpublished."""
     ledger = Ledger()
     spans = ledger.spans
     for lane, consumer, n in reading.alike():

@@ -71,7 +71,8 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
     needs = table_needs(reading, ledger)
     if full:
         rooms = " or ".join(f"{room:,} {what}" for what, room in full)
-        found.append(_loss_of("tables", f"spans counted as 'other': more than its {rooms}", needs, ("names", "paths")))
+        text = f"spans counted as 'other': the worker needs more than {rooms}"
+        found.append(_loss_of("tables", text, needs, ("names", "paths")))
     elif process["names_refused"]:
         names, room = plural(process["names_refused"], "name"), header["names"]
         marks = f", marks have used half of its {room:,} names" if process["names"] >= room // 2 else ""
@@ -110,9 +111,9 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
 def _without_lane(reading: Reading, spans: int) -> Loss:
     lanes = reading.header["lanes"]
     if len(reading.lanes) >= lanes:
-        text = f"{plural(spans, 'span')} not recorded: more threads than its {plural(lanes, 'lane')}"
+        text = f"{plural(spans, 'span')} not recorded: the worker has more threads than {plural(lanes, 'lane')}"
         settings = _raised("lanes", lanes, _reader.LANES_MAX, reading.process["lanes_refused"])
-        again = "the places of the threads without a lane are unknown" if settings else ""
+        again = "the paths that threads without a lane need are unknown" if settings else ""
         return Loss("lanes", text, spans=True, amount=spans, settings=settings, again=again)
     if reading.process["blocks_refused"]:
         text = f"{plural(spans, 'span')} not recorded: there was no memory for a thread's lane"
@@ -124,7 +125,7 @@ def _without_lane(reading: Reading, spans: int) -> Loss:
 def _loss_of(kind: Kind, text: str, needs: TableNeeds, tables: Sequence[Table], amount: int | None = None) -> Loss:
     """Return the loss, with the settings for those `tables` that are too small."""
     settings = tuple(f"BRICKD_{table.upper()}={needs.sizes[table]}" for table in tables if table in needs.sizes)
-    again = "" if needs.exact or not settings else "the values are estimates, because each refusal counts"
+    again = "" if needs.exact or not settings else "the values are estimates: a name refused twice counts twice"
     return Loss(kind, text, settings=settings, amount=amount, again=again)
 
 
@@ -143,7 +144,7 @@ def _without_site(reading: Reading, checksums: int, needs: TableNeeds) -> Loss:
     sites = reading.header["sites"]
     why = "the kernel has no name"
     if reading.process["sites"] >= sites:
-        why = f"more kernels and weights at their layers than its {sites:,} sites"
+        why = f"the worker needs more than {sites:,} sites for its kernels and weights"
     loss = _loss_of("sites", f"{plural(checksums, 'checksum')} dropped: {why}", needs, ("sites",), checksums)
     return loss._replace(again="more checksums may need more BRICKD_EVENTS") if loss.settings else loss
 

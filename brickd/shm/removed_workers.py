@@ -20,8 +20,8 @@ from brickd.shm.segment_copy import begins, label
 # The reasons why a segment was removed, as in documents.
 REASONS = {_reader.REMOVED_ROOM: "room", _reader.REMOVED_ENDED: "ended", _reader.REMOVED_PRUNED: "pruned"}
 
-ALONE_MAX = _reader.REMOVED_MAX  # removed workers with a separate record
-SERVICES_MAX = 64  # services with a separate sum
+ALONE_MAX = _reader.REMOVED_MAX  # at most this many removed workers have a separate record
+SERVICES_MAX = 64  # at most this many services have a separate sum
 OTHERS = "others"
 
 

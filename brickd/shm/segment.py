@@ -21,7 +21,8 @@ from brickd.shm.segment_copy import CallPath, Identity, Reading, SiteKey, label
 from brickd.shm.segment_files import SegmentFile, opened
 from brickd.shm.sites import WorkerNames
 
-_THINS_SINCE, _EPOCHS_SINCE = 4, 8  # minor versions of the format
+# The minor versions of the format since which workers can thin out checksums, and follow epochs.
+_THINS_SINCE, _EPOCHS_SINCE = 4, 8
 _SHARED_MAX = 4_096  # tables with more rows are not cached; the 16 cached tables take 12 MB at most
 
 
@@ -170,7 +171,7 @@ class Segment(SegmentFile):
             return WorkerNames(self._copier.names(), sites)
 
     def ring(self, lane: int, *, events: bool, newest: int = 0) -> tuple[int, bytes]:
-        """Return the index of the first available slot, and all available slots, which are few."""
+        """Return the position of the first slot of a ring that is not consumed, and all these slots, which are few."""
         with _refusing(self.name):
             return self._copier.ring(lane, events)
 

@@ -127,7 +127,7 @@ class Reading(Identity):
         """Return the lanes.
 
         If consecutive lanes are the same object, they appear only once, together with a count. This saves time, because
-        up to 1,024 lanes are unused.
+        a worker may have 1,024 lanes, and most are unused.
         """
         runs = groupby(self.lanes, lambda each: (id(each[1]), id(each[2])))
         return [(lane, consumer, 1 + sum(1 for _ in run)) for _, run in runs for _, lane, consumer in islice(run, 1)]

@@ -1,7 +1,7 @@
 """Instructions per span, counted by callgrind. Unlike times, these numbers are the same in every run.
 
 Each case runs with two loop counts. The result is the difference, so the start and the end of the process do not count.
-The number has no goal. It makes every instruction visible that is added to the recording of a span.
+There is no limit for this number. It shows each instruction that a change adds to the recording of a span.
 """
 
 from __future__ import annotations

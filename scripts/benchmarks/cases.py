@@ -97,7 +97,7 @@ def span_cases() -> list[Case]:
 
     def started() -> int:
         consumer.make_room()
-        # the id of deferred work contains the count of deferred starts before it
+        # the lower 48 bits of an id are the number of the deferred start, from 1
         return (b.defer() & (1 << 48) - 1) - 1
 
     control: Callable[[], object] = importlib.import_module("control_clock").brick

@@ -29,7 +29,7 @@
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *manager; /* returned by __enter__ and __exit__; NULL, except in a brick */
+    PyObject *manager; /* what __enter__ and __exit__ return; NULL in objects that are no brick */
 } Control;
 
 static PyTypeObject *brick_type, *span_type, *manager_type;

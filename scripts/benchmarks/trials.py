@@ -108,8 +108,8 @@ class Wanted:
 
     Attributes:
         found: the share of the faults that must be found.
-        localised: among the faults that can be localised, the share that must be. In the run class, this is the share
-            of the errors that must be estimated within a factor of two.
+        localised: the share of the faults that must be localised, among those that can be. In the run class, this is
+            the share of the errors that must be estimated within a factor of two.
         comparisons: the minimum number of comparisons in healthy runs. Damaged runs do not count, because a damaged
             worker soon has no counterparts.
     """

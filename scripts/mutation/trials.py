@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-COLLECT_SECONDS = 3.0  # the time until the first test runs
-FIRST_SECONDS = 3.0  # the seconds of tests that run before the others are collected
-BUDGET_SECONDS = 60.0  # the seconds of tests for one mutant, measured without a mutant
+COLLECT_SECONDS = 3.0  # how long pytest takes until the first test runs
+FIRST_SECONDS = 3.0  # the first part has tests that take this long together
+BUDGET_SECONDS = 60.0  # the tests of one mutant take this long together, without a mutant
 _SLOWER = 4.0
 _PATIENCE_SECONDS = 30.0
 _FAILED, _NO_TESTS = 1, 5

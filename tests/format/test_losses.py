@@ -125,7 +125,7 @@ def test_a_size_at_its_limit_is_called_an_estimate() -> None:
     (enough,) = lost(names=NAMES, names_refused=15 * NAMES)
     (limited,) = lost(names=NAMES, names_refused=15 * NAMES + 1)
     assert enough.settings == limited.settings == (f"BRICKD_NAMES={16 * NAMES}",)
-    assert (enough.again, limited.again) == ("", "the values are estimates, because each refusal counts")
+    assert (enough.again, limited.again) == ("", "the values are estimates: a name refused twice counts twice")
 
 
 @pytest.mark.parametrize(("used", "sizes"), [(0, {}), (65_472 // 2, {"names": 65_472})])
@@ -144,7 +144,7 @@ def test_only_a_table_that_is_too_small_and_below_its_limit_needs_a_size(used: i
 
 def test_threads_without_a_lane_may_bring_more_places() -> None:
     (lanes,) = lost(no_lane=7, lanes_refused=1, lanes_used=LANES)
-    assert lanes.again == "the places of the threads without a lane are unknown"
+    assert lanes.again == "the paths that threads without a lane need are unknown"
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_checksum_without_a_site_is_not_counted_as_a_dropped_event() -> None:
     dropped = {"event_dropped": (*6 * (0,), 9, *9 * (0,))}
     kinds = {loss.kind: loss.text for loss in lost(lane=dropped, sites=SITES, sites_refused=7)}
     assert kinds == {
-        "sites": f"7 checksums dropped: more kernels and weights at their layers than its {SITES} sites",
+        "sites": f"7 checksums dropped: the worker needs more than {SITES} sites for its kernels and weights",
         "events": "2 events dropped (2 checked): a thread's ring holds 4 until a daemon reads them (brickd up)",
     }
 

@@ -277,7 +277,7 @@ def test_a_loop_asks_for_no_more_places_than_one_of_its_iterations(worker: Start
     (needed,) = losses(once, ledger_of(once))
     got = recorded(worker, prefix, loop, BRICKD_PATHS="1024")
     (estimate,) = losses(got, ledger_of(got))
-    assert (needed.again, estimate.again) == ("", "the values are estimates, because each refusal counts")
+    assert (needed.again, estimate.again) == ("", "the values are estimates: a name refused twice counts twice")
     assert estimate.settings == needed.settings
 
 

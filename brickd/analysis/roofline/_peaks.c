@@ -9,7 +9,8 @@
  * than that. Second, the threads must not wait for the interpreter lock.
  *
  * Bandwidth is measured with reads only. A store costs one or two transfers, depending on the instruction, so reads are
- * the fastest way to move bytes. The caller must first write to the buffer: unwritten memory is one page of zeros.
+ * the fastest way to move bytes. The caller must first write to the buffer: pages that
+ * were never written are all the same page of zeros, which stays in the L1 cache.
  * Multiply-adds use only registers, so no kernel with the same instructions is faster.
  */
 #define PY_SSIZE_T_CLEAN

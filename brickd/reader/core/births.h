@@ -13,7 +13,8 @@
 
 #define BRICK_BIRTHS_ROWS_MAX 8192u
 
-/* Counts the newest fingerprint of p, and its births. If there is no free row, the fingerprint counts as untracked. */
+/* Counts the newest fingerprint of the window p, and its births. If there is no free row, the fingerprint counts as
+ * untracked. */
 void brick_births_count(struct brick_fingerprints *p, const struct brick_kept_fingerprint *fingerprint,
                         const struct brick_record *slots);
 

@@ -26,8 +26,8 @@ struct brick_cursor {
 /* Moves the cursor to the first slot of the span ring that can be read. Before the call, the cursor has the values of a
  * checkpoint, or only zeros. Skipped span records count as lost. */
 void brick_span_start(struct brick_cursor *c, const struct brick_consumer *line, uint64_t head, uint64_t slots);
-/* Does the same for the event ring. `saved`: whether the cursor comes from a checkpoint; otherwise, its zeros mean no
- * position. Returns 1 if events are missing. */
+/* Does the same for the event ring. `saved`: whether the cursor comes from a checkpoint. If not, it is zeros, which are
+ * no position. Returns 1 if events are missing. */
 int brick_event_start(struct brick_cursor *c, const struct brick_consumer *line, const struct brick_lane *lane,
                       uint64_t slots, int saved);
 

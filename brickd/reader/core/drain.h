@@ -23,7 +23,7 @@
 /* The number of slots copied at once, few enough to stay in the second-level cache until they are read. */
 #define BRICK_BATCH 4096u
 
-/* The memory that a pass needs while it runs. Each thread has one, not each segment. */
+/* The memory that a pass needs while it runs. There is one for each thread, not one for each segment. */
 struct brick_scratch {
     struct brick_record batch[BRICK_BATCH] __attribute__((aligned(64)));
     struct brick_process process;
@@ -32,7 +32,7 @@ struct brick_scratch {
 
 struct brick_drained_lane {
     struct brick_cursor cursor;
-    struct brick_consumer line; /* what the file has as consumer line when all tails are written */
+    struct brick_consumer line; /* the consumer line as it is in the file when all tails are written */
     uint64_t span_sequence;     /* the sequence of the last span record */
     /* The slots that were read beyond the heads after the writer died: at most one record per ring. */
     uint64_t spans_salvaged, events_salvaged;

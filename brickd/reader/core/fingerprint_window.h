@@ -23,8 +23,8 @@
 #include <stddef.h>
 
 /* A worker sets this flag in the number of a site to say that the site is stateful: its outputs depend on more than
- * their inputs, except in records that say otherwise. The digest of a site does not include the flag, because other
- * workers may not flag the site. */
+ * their inputs, except in records that say otherwise. The digest of a site does not include the flag, because it must
+ * be the same for workers that do not flag the site. */
 #define BRICK_SITE_STATEFUL (UINT64_C(1) << 62)
 /* A flag in a site's digest: the site's fingerprints are single rows. */
 #define BRICK_SITE_ROWS (UINT64_C(1) << 61)
@@ -35,13 +35,13 @@ struct brick_kept_fingerprint {
     uint64_t inputs;  /* digest of all inputs, and of the position if the host gave it; 0: no readable inputs */
     uint64_t group;   /* digest of the group; 0: in no group */
     uint64_t output;  /* the output's checksum */
-    uint32_t next, previous; /* if current: its neighbours in the group's ring, as lower halves of numbers */
+    uint32_t next, previous; /* if current: the lower halves of the numbers of its neighbours in the group's ring */
     uint32_t count : 12;     /* how often its worker had this output, at most COUNT_MAX; 0: not current */
     uint32_t alone : 20;     /* how many of these times the group had no other worker */
     uint32_t worker, service;
     uint64_t step, position, ticks;
     uint64_t backend, of, params, valid;
-    uint64_t shard;   /* the part of the model to which the values belong; 0: not only to one part */
+    uint64_t shard;   /* digest of the part of the model to which the values belong; 0: not only to one part */
     uint64_t at;      /* the number of its first slot; slots are numbered from the first one ever added */
     uint32_t shape;   /* the shape of the output */
     uint32_t form;    /* digest of the dtypes and shapes of the inputs */
@@ -116,8 +116,8 @@ struct brick_births_table {
 };
 
 struct brick_fingerprints {
-    struct brick_kept_fingerprint *fingerprints;  /* a ring */
-    struct brick_record *slots;  /* a ring */
+    struct brick_kept_fingerprint *fingerprints;  /* a ring buffer */
+    struct brick_record *slots;  /* a ring buffer */
     struct brick_link *links;    /* a hash table with open addressing */
     struct brick_site_count *counts; /* the counts of sites, in order of arrival */
     uint32_t *counts_index;          /* each site's place in `counts` plus 1, by digest; 0: free */

@@ -17,7 +17,7 @@ struct brick_part {
     const struct brick_summary *summary;
     double tick_ns;  /* 1 for a path with times in ns */
     double given_ns; /* the times in ns that the host gave for paths directly below this one */
-    int outer;       /* whether no path above it is in the same row; only then its time is added to the row */
+    int outer;       /* whether no path above it is in the same row; otherwise, its time is already in the row */
 };
 
 enum brick_part_flags { BRICK_PART_OUTER = 1, BRICK_PART_NS = 2 };

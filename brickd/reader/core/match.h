@@ -56,7 +56,7 @@ enum brick_class {
     BRICK_CLASS_RELATION,
     BRICK_CLASS_REPEATS,  /* the workers ran the site different numbers of times, and some outputs differ */
     BRICK_CLASS_UNSTEADY, /* most workers contradict themselves: they have several outputs for equal inputs */
-    BRICK_CLASS_WORK,     /* the workers did other work, as described above */
+    BRICK_CLASS_WORK,     /* the workers did different work, as described above */
     BRICK_CLASS_VALUES,   /* by run: the values were not recorded, and the checksums differ */
     BRICK_CLASS_STATEFUL, /* by input: the outputs differ and depend on state that is not an input */
     BRICK_CLASS_SHARD,    /* different parts of the model */
@@ -124,13 +124,13 @@ struct brick_match_site {
 struct brick_match_worker {
     uint64_t first, last;        /* the ticks of its first and last fingerprint, over all steps */
     uint64_t fingerprints;       /* the number of compared fingerprints */
-    uint64_t missing, uncertain; /* the worker's part of the same counts in brick_match_site */
+    uint64_t missing, uncertain; /* like those in brick_match_site, but for this worker */
 };
 
 struct brick_match {
     /* Set by the caller: */
     const uint32_t *workers; /* the workers, in the order of the arguments */
-    const uint64_t *since;   /* for each worker: earlier fingerprints are not compared, in ticks */
+    const uint64_t *since;   /* for each worker: the ticks from which on its fingerprints are compared */
     const uint64_t *lost;    /* by run, for each worker: how many records were lost; NULL: none */
     /* By run, for each worker: whether its oldest fingerprints may have been evicted; NULL: none were evicted. */
     const uint64_t *worn;

@@ -12,13 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAIRS_MAX ((size_t)4096) /* of a site; limited because each pair looks at all contents of the site */
+/* At most this many pairs of workers are counted at a site, because each pair looks at all contents of the site. */
+#define PAIRS_MAX ((size_t)4096)
 /* Only this many outputs of a content can be of other classes: the most frequent ones. */
 #define OUTPUTS_MAX 16u
 /* If the outputs of two workers always differ in the same place of the sketch, the reason may be rounding or one wrong
  * element. With fewer contents than this, the two cannot be told apart; from this number on, the element is wrong. */
 #define ONE_PLACE_MIN 8u
-#define BEYOND_SHARE 8u /* of this many contents, at most one may differ by more than rounding */
+/* If two workers are of two classes, at most one in this many contents may differ by more than rounding. */
+#define BEYOND_SHARE 8u
 
 /* Counts over the contents that both workers of a pair had. */
 struct both {
@@ -190,7 +192,8 @@ static int by_times(const void *a, const void *b)
 }
 
 /* Collects the outputs of a row: first the output of the reference, then the others, the most frequent first. Omits
- * workers that contradict themselves. Returns the number of outputs; 0 if none of them can be of another class. */
+ * workers that contradict themselves. Returns how many outputs there are; 0 if none of them
+ * can be of another class. */
 static size_t outputs_of(struct work *w, const struct brick_match_row *row, struct output *outputs)
 {
     const struct brick_member *members = &w->m->members[row->first];

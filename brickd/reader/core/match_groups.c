@@ -100,7 +100,7 @@ static int row_group(struct work *w, const struct entry *e, size_t count)
         end = brick_match_run_end(e, from, count);
         const struct entry *shown = with_output(e + from, end - from, best);
         const int has_best = shown != NULL;
-        for (size_t i = from; has_best && i < end; i++) /* if one differs by more than rounding, show that one */
+        for (size_t i = from; has_best && i < end; i++) /* prefer an output far from it */
             shown = brick_rows_far(w->p, shown->number, e[i].number) ? &e[i] : shown;
         reference = has_best && shown->fingerprint->output == best && reference == UINT32_MAX ? workers : reference;
         w->row[workers++] = has_best ? *shown : outputs_of(e + from, end - from).most;

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CANDIDATES 16u /* as the reference, at most this many entries are tried: each is compared with all others */
+/* At most this many entries are tried as the reference, because each is compared with all others. */
+#define CANDIDATES 16u
 
 /* Returns why two entries are not comparable, or BRICK_CLASS_IDENTICAL if they are. In a comparison by run, backends
  * and forms of inputs may differ, because a user requested the comparison. */

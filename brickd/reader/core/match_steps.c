@@ -27,7 +27,8 @@ static int by_order(const void *a, const void *b) { return by_start(a, b, BY_ORD
 static int find_cuts(struct work *w)
 {
     const struct brick_match *m = w->m;
-    const struct brick_kept_fingerprint **first = calloc(m->count + 1, sizeof *first); /* of each worker */
+    /* the first fingerprint of each worker */
+    const struct brick_kept_fingerprint **first = calloc(m->count + 1, sizeof *first);
     if (first == NULL)
         return 0;
     for (uint64_t n = w->p->first; n < w->p->end; n++) {

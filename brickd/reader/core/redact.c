@@ -117,7 +117,7 @@ static union slot alone(const struct brick_redactor *r, uint32_t ring, const uni
            : kind == BRICK_KIND_FINALIZE  ? finalize(r, &s->finalize)
            : kind == BRICK_KIND_MEASURED  ? measured(&s->measured)
            : kind == BRICK_KIND_STEP_TEXT ? step_text(r, &s->step_text)
-           : kind == BRICK_KIND_SOURCE    ? emptied(&s->record) /* for sources, see BRICK_CHUNK_SOURCE */
+           : kind == BRICK_KIND_SOURCE    ? emptied(&s->record) /* see BRICK_CHUNK_SOURCE */
                                           : unknown(&s->record);
 }
 

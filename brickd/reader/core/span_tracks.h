@@ -1,8 +1,8 @@
 /* core/span_tracks.h - distributes the spans of one lane over tracks, so that on each track spans nest.
  *
  * Spans of interleaved tasks overlap without nesting, but a viewer of traces draws the spans of a track as a stack. So
- * a span is placed on the first track where it overlaps no span without containing it (colouring of intervals, first
- * fit).
+ * a span is placed on the first track where each earlier span is either inside it or apart from it (colouring of
+ * intervals, first fit).
  *
  * Spans arrive in the order of their ends. A span on a track is a root while no other span contains it. Only the roots
  * decide whether the next span fits on the track: the roots do not overlap, and the next span ends after all of them.

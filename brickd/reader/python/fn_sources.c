@@ -2,7 +2,7 @@
  * of steps.
  *
  * A writer sends the pieces of a source one after the other. Consecutive pieces become one row, so that Python code has
- * only a few rows to join. All other records are skipped without a check of their content.
+ * only a few rows to join. Of all other records, only the length is read.
  */
 #include "py_types.h"
 

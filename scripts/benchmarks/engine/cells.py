@@ -1,4 +1,4 @@
-"""The trials of `scripts/bench evidence` from a seed: an architecture, a fault or none, and the traffic of each.
+"""Draws the trials of `scripts/bench evidence` from a seed: for each, an architecture, a fault or none, and traffic.
 
 Owns: the list of trials, their order and their seeds, and what the seed of a trial decides. Must not know: models,
 brickd. Invariant: the same seed draws the same trials; a trial's seed depends only on the run's seed and on the trial.

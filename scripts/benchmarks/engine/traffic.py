@@ -13,11 +13,11 @@ from random import Random
 
 BEGIN, HEADER, HEADER_END, SYSTEM, USER, ASSISTANT, END = range(1, 8)
 SYSTEM_LENGTHS = (0, 20, 300)
-_CONTENT = 8  # the first token of contents; smaller ones belong to the template
+_CONTENT = 8  # tokens from this number on are contents; smaller numbers belong to the template
 _CONTENT_LENGTHS, _ANSWER_LENGTHS = (4, 60), (4, 24)
 _TEMPLATE_MAX = 12
 _SEEDS = 1 << 31
-_ANSWER_STEPS = 16  # the steps of an answer on average, with the prefill
+_ANSWER_STEPS = 16  # how many steps an answer takes on average, including the prefill
 
 
 @dataclass(frozen=True)

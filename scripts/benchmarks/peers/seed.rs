@@ -1,8 +1,9 @@
-//! The predecessor's hot path, recreated from its design: a span takes an `Instant` at its start. At its stop, the
-//! elapsed time goes into the statistics of its brick, an element of an array, and of the brick's category.
+//! How the older Rust profiler, from which brickd grew, records a span; rebuilt from its design. A span takes an
+//! `Instant` when it starts. When it stops, the elapsed time is added to the statistics of its brick, which are an
+//! element of an array, and to those of the brick's category.
 //!
-//! The best that the design allows: no lock, no map, no allocation, everything inlined. A profiler shared by threads
-//! would need a mutex around all of it.
+//! This is the fastest code that the design allows: it has no lock, no map and no allocation, and everything is
+//! inlined. If several threads shared the profiler, all of this would need a mutex.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -95,7 +96,8 @@ thread_local! {
     static PROFILER: RefCell<Profiler> = const { RefCell::new(Profiler::new()) };
 }
 
-/// Records `times` spans. `black_box`: the profiler's memory is really written each time, and the brick is unknown.
+/// Records `times` spans. Because of `black_box`, the compiler does not know the brick, and must really write the
+/// statistics each time.
 #[no_mangle]
 pub extern "C" fn batch(times: u64) {
     PROFILER.with_borrow_mut(|mut profiler| {
@@ -107,7 +109,7 @@ pub extern "C" fn batch(times: u64) {
     });
 }
 
-/// The number of spans in the statistics.
+/// Returns the number of spans in the statistics.
 #[no_mangle]
 pub extern "C" fn recorded() -> u64 {
     PROFILER.with_borrow(|profiler| {
