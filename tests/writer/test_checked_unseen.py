@@ -229,7 +229,7 @@ pause()
     process.go()
     assert process.end() == 0
     assert process.stderr.count("\n") == 1
-    assert process.stderr.startswith("brickd: no checksums until there is the service's key: ")
+    assert process.stderr.startswith("brickd: no checksums are made until the service's key can be read: the key file ")
     assert "Too many open files" in process.stderr
 
 

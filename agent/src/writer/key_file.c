@@ -137,17 +137,17 @@ static int passes(int error)
            || error == EDQUOT;
 }
 
-static void complain(const char *what, const char *path, const char *wrong)
+static void complain(const char *effect, const char *path, const char *wrong)
 {
     char line[4400];
     const int error = errno;
-    const int length = snprintf(line, sizeof line, "brickd: %s the service's key: %s %s%s%s (BRICKD_KEY_FILE)\n", what, path,
+    const int length = snprintf(line, sizeof line, "brickd: %s: the key file %s %s%s%s (BRICKD_KEY_FILE)\n", effect, path,
                                 wrong, error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
     if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0)
         return;
 }
 
-#define WITHOUT "checksums are made without"
+#define WITHOUT "checksums are made without the service's key"
 
 /* Returns 1 if the result is final, even if there is no key. */
 static int secret_get(struct brick_secret *secret, int warns)
@@ -156,7 +156,7 @@ static int secret_get(struct brick_secret *secret, int warns)
     *secret = (struct brick_secret){.name = 0};
     if (!key_path_find(&place)) {
         errno = 0;
-        complain(WITHOUT, "its file", "has no directory: set BRICKD_STATE_DIR");
+        complain(WITHOUT, "of this user", "has no directory: set BRICKD_STATE_DIR");
         return 1;
     }
     const char *wrong = secret_read(place.path, secret);
@@ -175,7 +175,7 @@ static int secret_get(struct brick_secret *secret, int warns)
         return 1;
     }
     if (warns)
-        complain("no checksums until there is", place.path, wrong);
+        complain("no checksums are made until the service's key can be read", place.path, wrong);
     return 0;
 }
 
