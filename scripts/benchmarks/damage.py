@@ -71,8 +71,9 @@ def flipped(flat: Array, index: int, bit: int) -> None:
 
 
 def changed(x: Array, change: Change, heads: int, along: tuple[int, int] = (0, 1)) -> Array:
-    """Return a changed copy of a float32 tensor. `along` has the dimension that the heads divide, and how many sets of
-    all heads it holds.
+    """Return a changed copy of a float32 tensor.
+
+    `along` has the index of the dimension that is divided into heads, and how many times it has all heads.
     """
     random, y = Random(change.seed), x.copy(order="C")
     match change.kind:

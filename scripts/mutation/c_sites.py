@@ -59,7 +59,7 @@ def _changes(node: Node) -> Iterator[str]:
         yield _text(argument)
     elif node.type == "number_literal" and _WHOLE.fullmatch(_text(node)):
         # The number 1 is usually a truth value, and 2 would also be true, so 1 becomes 0. Other numbers are increased
-        # by one. To decrease them by one would be just as wrong.
+        # by one.
         yield "0" if _ONE.fullmatch(_text(node)) else f"{_text(node)} + 1"
 
 

@@ -1,4 +1,5 @@
-/* names NUMBER READ: a worker publishes this name while the reader copies the names. Prints what the reader returns.
+/* names NUMBER READ: a worker publishes the name with this number while the reader copies all names. Prints what the
+ * reader returns.
  *
  * One pread may copy the text of a name first and the name's word later. If the name is published in between, the copy
  * has a word that says "ready" and an incomplete text. On arm64, this can happen at any time. In this program, it

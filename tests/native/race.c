@@ -332,7 +332,7 @@ static void check_ledger(void)
             wrong("the counters of events do not add up", NULL);
         events += l->event_records;
         all += l->begun;
-        torn += l->tails_refused; /* a writer read these between the consumer's two stores */
+        torn += l->tails_refused; /* tails that a writer read between the two stores, and refused */
         records += l->span_head;
         attempts += l->span_attempts;
     }

@@ -222,7 +222,7 @@ def _become(
         # The parent reports the results. A test that reaches its timeout still writes its stacks to the terminal.
         config.pluginmanager.register(SimpleNamespace(_tw=terminal), "terminalreporter")
         capture = config.pluginmanager.getplugin("capturemanager")
-        capture.stop_global_capturing()  # the files of this capture belong to the parent
+        capture.stop_global_capturing()  # do not write into the parent's capture files
         capture.start_global_capturing()
         capture.suspend_global_capture()
         with around():

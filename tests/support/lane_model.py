@@ -92,8 +92,9 @@ class Ring:
         return position == complement ^ U64 and self.holds(position)
 
     def free(self, counters: Counter[str], kept: int = 0) -> bool:
-        """Return whether more than `kept` slots are free. The writer reads the consumer's pair only if there is no room
-        according to the last tail that the writer knows.
+        """Return whether more than `kept` slots are free.
+
+        The writer reads the tail of the consumer only if the last tail that the writer accepted leaves no room.
         """
         if len(self.records) - self.tail + kept >= self.slots:
             if self.believed():

@@ -60,7 +60,10 @@ def blocks(text: str) -> list[Block]:
 
 
 def commands(text: str) -> list[Command]:
-    """The commands of the console blocks of a page. A command after `sudo` needs what `sudo` changed."""
+    """The commands of the console blocks of a page.
+
+    Commands that follow one with `sudo` may need what it changed, so they also run only on the reader's machine.
+    """
     found = []
     for block in blocks(text):
         if block.language == "console":

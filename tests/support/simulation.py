@@ -779,7 +779,7 @@ class World:
         """Stop all faults, and let all live workers come to rest."""
         self.faults.kill = self.faults.tear = self.faults.full = self.faults.refuse = self.damage = 0.0
         for each in self.removing:
-            each.close()  # the worker that is ending is killed at this point
+            each.close()  # as if the process was killed in the middle of a removal
         self.removing.clear()
         for writer in self.writers:
             if writer.alive:

@@ -27,7 +27,7 @@ from brickd.shm.segment_copy import CallPath
 
 HOSTILE = '=x\x1b[2J"\n;\udc80é'
 BEGAN_NS = 1_790_000_000_000_000_000
-EPOCH_NS = BEGAN_NS - 1000  # what the export adds to a tick
+EPOCH_NS = BEGAN_NS - 1000  # the export adds this to a tick to get a time since 1970
 OUTER, INNER, GIVEN, DEVICE = 1, 2, 3, 4  # numbers of paths
 NAMES: list[tuple[str, int] | None] = [("other", 0), ("outer", 0), ("inner", 4), ("gpu", 0), ("ffn", 0)]
 PATHS = [

@@ -34,7 +34,7 @@ struct start {
 struct visit {
     uint64_t step, first, last; /* first, last: the ticks of its first and last fingerprint */
     struct start starts[ORDERS];
-    uint64_t before; /* digest of the other work that the worker did earlier, in both orders; 0: none */
+    uint64_t before; /* digest of the other work that the worker did before, in both orders; 0: none */
     uint64_t work;   /* for other work: digest of its first fingerprint and of `before`; otherwise 0 */
     uint32_t worker;
     uint32_t at;     /* index in m->steps */

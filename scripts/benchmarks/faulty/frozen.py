@@ -73,7 +73,7 @@ SAMPLING = "1/8"  # the rate of fingerprints: more than the default of 1/64, bec
 ROUNDS_PER_S = 4.0  # the highest rate of rounds; in a round, each worker gets one prompt
 LOOK_S = 2.0
 SETTLED_S = 45.0  # the longest wait until all workers are compared by weights
-NAN_CALLS = 20  # one call of this many returns NaN
+NAN_CALLS = 20  # one of this many calls returns NaN
 LEAK_BYTES = 1 << 18  # bytes that a worker leaks with each request
 NOISE = 0.01  # the noise in the weights of a stale layer, as a share of their standard deviation
 
