@@ -6,6 +6,8 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import dtypes
+import numpy as np
 import pytest
 from made_up_workers import HOSTILE, MadeUp
 from metric_pages import Series, labels, parsed, value
@@ -86,6 +88,13 @@ def test_the_length_of_a_tick_survives_a_restart_of_the_daemon() -> None:
     before = page(first, worker(made, 1, tick_ns=0.4000001))
     kept = saved(first)
     assert page(SpanSeries(kept), worker(made, 1, tick_ns=0.3999999)) == before
+
+
+def test_the_length_of_a_tick_is_that_of_the_oldest_live_worker() -> None:
+    made, series = spans(1000), SpanSeries(ExportedSeries())
+    dead = worker(made, 1, tick_ns=1.0002, alive=False)
+    page(series, worker(made, 3, tick_ns=1.0001), dead, worker(made, 2, tick_ns=1.0))
+    assert series.exported.ticks == {"TSC": (1.0,)}
 
 
 def test_a_clock_of_another_speed_has_its_own_length() -> None:
@@ -180,6 +189,17 @@ def test_bounds_are_never_among_measured_times() -> None:
     assert value(of, "brickd_worker_span_bound_seconds_count", service="api", worker="api/1", brick="gemm") == 1
 
 
+def test_bounds_without_a_place_are_not_among_measured_times_either() -> None:
+    made = MadeUp("api")
+    for number in range(BRICKS_MAX + 1):
+        spans(100, brick=f"b{number}", of=made)
+    made.paths[-1] = made.paths[-1]._replace(unit=_reader.UNIT_BOUND)
+    full = ExportedSeries().with_bricks("api", [(f"b{number}", False) for number in range(BRICKS_MAX)])
+    of = page(SpanSeries(full), worker(made, 1))
+    assert value(of, "brickd_span_bound_seconds_count", service="api", brick="other") == 1
+    assert "other" not in {each["brick"] for each in labels(of, "brickd_span_seconds_count")}
+
+
 def test_given_times_are_in_ns_and_others_in_ticks() -> None:
     made = spans(1000, tick_ns=0.5)
     made.give("nccl", 1700)
@@ -188,6 +208,7 @@ def test_given_times_are_in_ns_and_others_in_ticks() -> None:
     assert value(of, "brickd_span_seconds_bucket", service="api", brick="gemm", le="1e-06") == 1
     assert value(of, "brickd_span_seconds_sum", service="api", brick="gemm") == 5e-7
     assert value(of, "brickd_span_seconds_sum", service="api", brick="nccl") == 1.7e-6
+    assert value(of, "brickd_worker_span_seconds_sum", service="api", worker="api/1", brick="nccl") == 1.7e-6
 
 
 def test_recursion_counts_its_time_once_and_each_call() -> None:
@@ -199,6 +220,18 @@ def test_recursion_counts_its_time_once_and_each_call() -> None:
     of = page(SpanSeries(ExportedSeries()), worker(made, 1))
     assert value(of, "brickd_span_seconds_count", service="api", brick="f") == 2
     assert value(of, "brickd_span_seconds_sum", service="api", brick="f") == 15e-9
+
+
+def test_a_brick_inside_itself_in_another_layer_counts_its_time_once() -> None:
+    made = MadeUp("api")
+    for layer in (1, 2):
+        made.begin("f", layer)
+    made.spend(10)
+    made.end()
+    made.end()
+    of = page(SpanSeries(ExportedSeries()), worker(made, 1))
+    assert value(of, "brickd_span_seconds_count", service="api", brick="f") == 2
+    assert value(of, "brickd_span_seconds_sum", service="api", brick="f") == 10e-9
 
 
 def test_hostile_names_are_one_line_each_and_never_two_series() -> None:
@@ -318,3 +351,13 @@ def test_tables_of_a_wrong_size_are_refused() -> None:
             _reader.Durations().add(*wrong)
     places = _reader.Durations().add(summaries, (7).to_bytes(4, "little"), bytes(1), bytes(4), bounds, bounds)
     assert places == [(0, 0, 0)], "a row without a place is left out"
+
+
+def test_a_torn_summary_and_an_unknown_bound_give_no_impossible_number() -> None:
+    summary = np.zeros(1, dtypes.dtype("summary"))
+    summary["count"], summary["total"], summary["again"] = 1, 3, 5
+    summary["histogram"][0, 0] = 1
+    durations, bounds = _reader.Durations(), bytes([200] * _reader.BUCKETS)
+    outer = bytes([_reader.PART_OUTER])
+    assert durations.add(summary.tobytes(), bytes(4), outer, bytes(4), bounds, bounds) == [(1, 0, 0)]
+    assert durations.row(0) == (1, 0, 0, (*[0] * (_reader.BOUNDS - 1), 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -67,6 +68,39 @@ def test_a_slot_has_the_work_of_all_workers_in_its_time(first: MadeUp, then: Mad
     workers = worker(first, 1), worker(then, 2)
     recorded = {each.name: sum(brick.row["count"] for brick in bricks([each])) for each in workers}
     assert spans == {name: count for name, count in recorded.items() if count}
+
+
+def test_a_sum_describes_no_single_worker() -> None:
+    """The file keeps sums for two days, so they have nothing of a worker's process, memory or place in its service."""
+    with segment_of(golden()) as segment:
+        full = segment.read()
+    made = MadeUp()
+    work(made, "a", 5)
+    one = whole(worker(made, 1, born_ns=SECOND))
+    header: Any = one.reading.header | {"index": 3, "coordinates": b"tp=1"}
+    process: Any = one.reading.process | {"ended": 1, "no_lane": 7}
+    reading = replace(
+        one.reading,
+        header=header,
+        process=process,
+        lanes=full.lanes,
+        sites=full.sites or [None],
+        deferred={"bounded": 2},
+        odd=1,
+        moving=1,
+        memory_bytes=4096,
+    )
+    assert reading.lanes
+    (found,) = slot(snapshot(), snapshot(one._replace(reading=reading), now_ns=10 * SECOND)).totals.values()
+    got = found.reading
+    assert (got.header["index"], got.coordinates, set(_flat(got.process.values()))) == (-1, "", {0})
+    assert (list(got.lanes), list(got.sites), dict(got.deferred)) == ([], [], {})
+    assert (got.odd, got.moving, got.memory_bytes, got.pid, got.now_ticks) == (0, 0, 0, None, None)
+
+
+def _flat(values: Iterable[Any]) -> Iterator[int]:
+    for value in values:
+        yield from value if isinstance(value, tuple) else (value,)
 
 
 @given(programs(given=False, room=False), programs(given=False, room=False))
