@@ -114,10 +114,11 @@ class Made:
             self.slot("tensor_sums")
             self.slot("tensor_sketch")
 
-    def strange(self) -> None:
-        """Add a record of an unknown kind or with a wrong number of slots."""
+    def strange(self, slots: int = 0, kind: int = 0) -> None:
+        """Add a record of an unknown kind or with a wrong number of slots; without `slots`, any of these."""
         self.sequence += 1
-        slots, kind = self._random.choice([(1, 99), (7, 99), (40, 6), (4, DEFER), (5, 6), (1, 0), (1, 9)])
+        if not slots:
+            slots, kind = self._random.choice([(1, 99), (7, 99), (40, 6), (4, DEFER), (5, 6), (1, 0), (1, 9)])
         head = self._secret() + self._random.randbytes(4) + struct.pack("<HH", slots, kind)
         rest = b"".join(self._secret() for _ in range(8 * slots - 2))
         self.slots += head + rest
@@ -251,6 +252,21 @@ def test_nothing_is_kept_of_slots_that_are_not_records(redacts: bool, bits: byte
     known = {*range(DEFER, CHECKED + 1), _reader.KIND_SOURCE, _reader.KIND_STEP_TEXT}
     if not any(slots[at + 14] in known and slots[at + 15] == 0 for at in range(0, len(slots), SLOT)):
         assert not [word for file in tape.files for word in words if word in file]
+
+
+@pytest.mark.parametrize("ring", ["span", "event"])
+def test_nothing_is_kept_of_records_of_unknown_kinds_or_with_a_wrong_number_of_slots(ring: str) -> None:
+    made, tape = Made(5), Tape([], 1 << 16)
+    for slots, kind in ((1, 99), (3, 99), (2, SPAN), (2, STEP), (2, DEFER), (2, _reader.KIND_STEP_TEXT)):
+        made.strange(slots, kind)
+    with rings(span_slots=64, event_slots=64) as r:
+        drain, spool = r.drain(), _reader.Spool(values=False)
+        drain.record_into(spool, 7)
+        r.add(0, ring, made.slots)
+        _reader.drain([drain])
+        tape.write(spool)
+    ((_, found),) = slots_of(tape.files).items()
+    judge(made, found, None)
 
 
 def test_nothing_is_kept_of_slots_after_an_invalid_record() -> None:

@@ -67,6 +67,8 @@ def test_only_texts_of_1_to_48_bytes_are_recorded(worker: Start, prefix: str) ->
     longest = "ä" * 24
     got = left(worker, prefix, f'for step in ("", "{longest}", "{longest}x", "x"): check(step)\n')
     assert told(got) == [longest, "x"]
+    keys = [each["step"] for each in events(got) if each["kind"] == "checked"]
+    assert keys[2] == _reader.source_hash(f"{longest}x".encode()), "a longer text is still a step of its own"
 
 
 def test_each_thread_records_the_text(worker: Start, prefix: str) -> None:
