@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import brick_agent
 import pytest
+from conftest import reading
 from faults import Start
 from verbs import brickd, document, started
 
@@ -129,6 +131,18 @@ def test_a_wrong_value_is_shown_on_one_line_without_code_of_the_host(worker: Sta
     assert process.end() == 0
     (line,) = process.stderr.splitlines()
     assert f", not {VALUES[value]} (" in line
+
+
+@pytest.mark.parametrize("call", ["brick.span('').__enter__()", "brick.BrickProfiler.enabled().start_brick(True)"])
+def test_a_wrong_first_call_leaves_the_service_the_name_of_the_program(prefix: str, tmp_path: Path, call: str) -> None:
+    program = tmp_path / "server.py"
+    program.write_text(f"import brick_agent as brick\n{call}\nprint(flush=True)\ninput()")
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-P", program], stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert reading(prefix).service == "server"
+        process.communicate("\n")
 
 
 def test_each_public_name_is_listed_before_it_is_loaded() -> None:

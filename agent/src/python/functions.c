@@ -109,6 +109,8 @@ static int to_count(PyObject *value, void *count)
 
 PyObject *core_refused(PyObject *module, PyObject *unused)
 {
+    if (core_open_once() != 0)
+        return NULL;
     if (!brick_is_off())
         brick_count_refused(core_key());
     Py_RETURN_NONE;
@@ -290,14 +292,13 @@ static int core_exec(PyObject *module)
     PyObject *other = PyUnicode_InternFromString("other");
     if (core_state.brick_function == NULL || core_state.step == NULL || core_state.handles == NULL || other == NULL)
         return -1;
+    /* This handle stands for all names without room. A brick that the host names "other" has another handle. */
     core_state.other = core_handle_new(other, Py_None);
     Py_DECREF(other);
     if (core_state.other == NULL)
         return -1;
     core_state.process = 1;
     pthread_atfork(NULL, NULL, in_child);
-    core_state.other->number = 0; /* this handle stands for all names without room; a brick that the host names "other"
-                                     has another handle */
     return 0;
 }
 

@@ -74,7 +74,8 @@ static void number_now(Brick *b)
     Py_ssize_t length;
     const char *name = PyUnicode_AsUTF8AndSize(b->name, &length);
     const char *category = b->category == Py_None ? NULL : PyUnicode_AsUTF8(b->category);
-    __atomic_store_n(&b->number, brick_name(name, (size_t)length, category), __ATOMIC_RELAXED);
+    const uint32_t number = b == core_state.other ? BRICK_OTHER : brick_name(name, (size_t)length, category);
+    __atomic_store_n(&b->number, number, __ATOMIC_RELAXED);
 }
 
 int core_open_once(void)
