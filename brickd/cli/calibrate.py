@@ -51,7 +51,7 @@ class Rate(click.ParamType[float]):
             return peaks.rate(units.parse_rate(value, self.unit) if isinstance(value, str) else value)
         except (ValueError, OverflowError):
             wanted = f"a rate of 1 to 1e30 {self.unit}, such as 1.2e12, 1.2T or 1.2T{self.unit}"
-            self.fail(f"{value} is not {wanted}", param, ctx)
+            self.fail(f"{value or repr(value)} is not {wanted}", param, ctx)
 
 
 @click.command()

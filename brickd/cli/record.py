@@ -61,6 +61,8 @@ def record(order: StartRecording, file: str | None, fetch: str | None, as_json: 
       brickd record --workers api --spans --until-exit
       brickd record --redact -o share.brick
     """  # noqa: D301
+    if file == "":
+        raise click.UsageError("--output is empty, expected the name of a file")
     out = Path(file or time.strftime("brickd-%Y%m%d-%H%M%S.brick"))
     _require_free(out)
     if fetch is None:

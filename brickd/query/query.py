@@ -65,7 +65,8 @@ class Query:
             if value is MISSING:
                 raise TypeError(f"{type(self).__name__} needs {name}")
             if not parameter.takes(value) and not (value is None and unless is None):
-                raise WrongQuestion(f"{key(name, parameter)} is {_shown(value)}, expected {parameter.expected(value)}")
+                refused = _shown(_refused(parameter, value))
+                raise WrongQuestion(f"{key(name, parameter)} is {refused}, expected {parameter.expected(value)}")
             vars(self)[name] = value
         self.rules()
 
@@ -140,6 +141,13 @@ def to_query(query: Query) -> list[tuple[str, str]]:
             values = value if parameter.several else [value]
             pairs += [(key(name, parameter), parameter.write(each)) for each in values]
     return pairs
+
+
+def _refused(parameter: Parameter, value: Any) -> Any:
+    """Return the first of several values that the parameter does not accept; otherwise the value itself."""
+    if parameter.several and isinstance(value, tuple):
+        return next((each for each in value if not parameter.takes((each,))), value)
+    return value
 
 
 def _shown(value: object) -> str:

@@ -67,6 +67,7 @@ def test_a_command_that_cannot_be_started_is_reported(by: str, tmp_path: Path) -
     moved.chmod(0o700)
     for command, code, why in (
         (str(tmp_path / "none"), launch.NOT_FOUND, "no such command: check the name and PATH"),
+        ("", launch.NOT_FOUND, "no such command: check the name and PATH"),
         (str(moved), launch.NOT_FOUND, "its interpreter does not exist: #!/none/bin/python -u"),
         (str(plain), launch.NOT_EXECUTABLE, "Permission denied"),
     ):

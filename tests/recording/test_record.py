@@ -113,6 +113,14 @@ def test_a_recording_by_the_daemon_is_moved_to_the_requested_path(worker: Start,
         )
 
 
+def test_an_empty_name_of_a_file_is_refused() -> None:
+    refused = brickd("record", "-o", "", "--duration", "0.01")
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        "brickd: --output is empty, expected the name of a file (see brickd record --help)\n",
+    )
+
+
 @pytest.mark.parametrize(("given", "taken"), [("run.brick", "run.1.brick"), ("run", "run.12.brick"), ("a+b", "a+b")])
 def test_nothing_is_recorded_if_a_file_of_the_set_exists(tmp_path: Path, given: str, taken: str) -> None:
     for other in ("run.0.brick", "run.1x.brick", "other.1.brick", "aab"):

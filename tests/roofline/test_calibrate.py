@@ -556,6 +556,7 @@ def test_given_peaks_are_shown_as_given(prefix: str) -> None:
         (["--device", "tpu"], "expected --peak-flops and --bandwidth together"),
         (["--device", "", "--peak-flops", "1", "--bandwidth", "1"], "--device is empty, expected a name"),
         (["--peak-flops", "1e-5", "--bandwidth", "1"], "1e-5 is not a rate of 1 to 1e30 FLOP/s, such as 1.2e12, 1.2T"),
+        (["--peak-flops", "", "--bandwidth", "1"], "'--peak-flops': '' is not a rate of 1 to 1e30 FLOP/s"),
         (["--peak-flops", "0", "--bandwidth", "1"], "0 is not a rate of 1 to 1e30 FLOP/s"),
         (["--peak-flops", "inf", "--bandwidth", "1"], "inf is not a rate of 1 to 1e30 FLOP/s"),
         (["--peak-flops", "much", "--bandwidth", "1"], "much is not a rate of 1 to 1e30 FLOP/s"),

@@ -58,8 +58,8 @@ def begin(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
         signal.signal(each, signal.SIG_DFL)  # otherwise the command would also ignore the signal
     try:
         os.execvpe(command[0], list(command), dict(environment))
-    except (FileNotFoundError, NotADirectoryError):
-        raise NotBegunError(f"{command[0]}: {_missing(command[0])}", NOT_FOUND) from None
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: the name is empty
+        raise NotBegunError(f"{command[0] or repr('')}: {_missing(command[0])}", NOT_FOUND) from None
     except OSError as error:
         raise NotBegunError(f"{command[0]}: {error.strerror}", NOT_EXECUTABLE) from None
 
