@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from brickd.base.units import SECOND, parse_duration, write_duration
+from brickd.base.units import DURATIONS, SECOND, parse_duration, write_duration
 from brickd.errors import WrongQuestion
 
 DEFAULT = "default"
@@ -171,7 +171,7 @@ def _expected(row: _Row) -> str:
     least, most = written(row.least, row.unit), written(row.most, row.unit)
     if row.unit != "s":
         return f"a number of {least} to {most} ({row.unit})"
-    return f"a duration of {least} to {most} (such as 45s, 5m, 1h; without a unit: seconds)"
+    return f"a duration of {least} to {most} ({DURATIONS}; without a unit: seconds)"
 
 
 def assigned(texts: Iterable[str], before: Thresholds) -> Thresholds:

@@ -16,7 +16,7 @@ from itertools import pairwise
 Number = int | float | None
 
 SECOND = 1_000_000_000  # ns
-DURATIONS = "such as 500ms, 3s, 5m, 1h"  # texts for `parse_duration`
+DURATIONS = "with ms, s, m or h"  # the units of `parse_duration`
 
 _NOTHING = "-"
 _NS = (

@@ -188,7 +188,9 @@ class Period(Duration):
         super().__init__(least, most, help, **more)
         self.everything = everything
         range_text = f"{write_duration(least)} to {write_duration(most)}"
-        self.wanted = f"a duration of {range_text} (without a unit: seconds), or {everything!r} for all of the time"
+        self.wanted = (
+            f"a duration of {range_text} ({DURATIONS}; without a unit: seconds), or {everything!r} for all of the time"
+        )
 
     def takes(self, value: object) -> bool:
         """Whether the value is the word, or a duration within the range."""

@@ -184,7 +184,7 @@ def test_the_index_lists_every_endpoint_with_its_parameters(socket_path: Path, d
     listed = {(each["method"], each["path"]): each["parameters"] for each in index["endpoints"]}
     assert listed["GET", "/v1/bricks"]["sort"]["wanted"].startswith("one of self, total, ")
     assert listed["GET", "/v1/hang"]["watch"] == {
-        "wanted": "a duration of 10ms to 1h (such as 500ms, 3s, 5m, 1h; without a unit: seconds)",
+        "wanted": "a duration of 10ms to 1h (with ms, s, m or h; without a unit: seconds)",
         "default": 1.0,
         "help": "Wait this long between the two looks.",
     }

@@ -159,7 +159,7 @@ def test_a_suggested_command_is_safe_to_paste(worker: Start) -> None:
 def test_demo_requires_a_number_of_seconds() -> None:
     result = brickd("demo", "--seconds", "nan")
     assert result.returncode == 2
-    assert "nan is not a duration of 500ms to 10m (such as 500ms, 3s, 5m, 1h; without a unit: seconds)" in result.stderr
+    assert "nan is not a duration of 500ms to 10m (with ms, s, m or h; without a unit: seconds)" in result.stderr
 
 
 def test_an_empty_value_is_shown_as_one() -> None:
@@ -167,7 +167,7 @@ def test_an_empty_value_is_shown_as_one() -> None:
         (("diff", "--step", ""), "a step (a number, or a text that is not empty)"),
         (
             ("record", "--duration", ""),
-            "a duration of 10ms to 8760h (such as 500ms, 3s, 5m, 1h; without a unit: seconds)",
+            "a duration of 10ms to 8760h (with ms, s, m or h; without a unit: seconds)",
         ),
     ):
         refused = brickd(*arguments)

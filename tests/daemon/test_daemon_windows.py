@@ -113,7 +113,7 @@ def test_a_window_that_is_not_kept_is_refused_with_the_kept_range() -> None:
     for verb in ("status", "bricks", "tree", "roofline"):
         refused = brickd(verb, "--over", "72h")
         assert refused.returncode == 2
-        assert "72h is not a duration of 10s to 48h (without a unit: seconds), or 'start' for all" in refused.stderr
+        assert "72h is not a duration of 10s to 48h (with ms, s, m or h; without a unit" in refused.stderr
 
 
 def test_without_a_daemon_there_are_no_windows(worker: Start) -> None:

@@ -33,7 +33,7 @@ def test_an_assignment_changes_one_threshold_and_default_restores_it() -> None:
 
 
 def test_a_refusal_names_the_threshold_its_value_and_the_expected_range() -> None:
-    duration = "expected a duration of 1s to 24h (such as 45s, 5m, 1h; without a unit: seconds)"
+    duration = "expected a duration of 1s to 24h (with ms, s, m or h; without a unit: seconds)"
     assert refusal("stuck_min=soon") == f"stuck_min is 'soon', {duration}"
     assert refusal("stuck_min=0.9s") == f"stuck_min is 0.9, {duration}"
     assert refusal("stuck_times=1e7") == "stuck_times is 10000000.0, expected a number of 1 to 1e+06 (times)"
