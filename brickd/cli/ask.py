@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from brickd.views.common import Document
 
 
-def asked(name: str, query: Query, *, recordings: Sequence[str] = ()) -> Document:
-    """Answer a query, and print the notes about the answer."""
+def asked(name: str, query: Query, *, recordings: Sequence[str] | None = ()) -> Document:
+    """Answer a query, and print the notes about the answer. `recordings` is None for a verb that takes none."""
     return noted(fetch_answer.find(name, query, recordings=recordings, reading=progress.reading))
 
 

@@ -102,7 +102,7 @@ def _dead(query: WorkersQuery) -> dict[str, str] | None:
     """
     if not query.names:
         return None
-    meant = asked("workers", query)["workers"]
+    meant = asked("workers", query, recordings=None)["workers"]
     dead = {each["uuid"]: each["name"] for each in meant if each["state"] in ("died", "ended")}
     if not dead:
         who = " or ".join(query.names)

@@ -17,6 +17,7 @@ from brickd.cli.completion import Complete, complete_workers, with_recordings
 from brickd.query.parameters import Choice, Parameter, Switch
 from brickd.query.query import Query, default, key, parameters
 from brickd.query.verbs import VERBS
+from brickd.recording.mistaken_files import named_files
 from brickd.recording.rotation import parted
 
 Result = TypeVar("Result")
@@ -82,7 +83,9 @@ def _of_recordings(kind: type[Query], given: dict[str, Any]) -> dict[str, Any]:
     if positional is not None and positional[1].several:
         return {"recordings": recordings, positional[0]: words}
     if len(words) > (positional is not None):
-        raise click.UsageError(f"unexpected argument {words[-1]}{'' if recordings else ': it is not a recording'}")
+        file = named_files(words[-1:])
+        reason = "" if file or recordings else ": it is not a recording"
+        raise click.UsageError(f"{file}unexpected argument {words[-1]}{reason}")
     return {"recordings": recordings} | ({positional[0]: next(iter(words), None)} if positional else {})
 
 

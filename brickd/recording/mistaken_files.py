@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Iterable
 
-from brickd.recording.rotation import parted
+from brickd.recording.rotation import MAGIC, SUFFIX
 
 RECORDING, MISSING = "a recording", "the name of a recording, but there is no such file"
 _LOOK_BYTES = 1024
@@ -28,19 +28,18 @@ def what_it_is(word: str) -> str | None:
 
     Return None if there is no such file, unless its name is that of a recording.
     """
-    if parted([word])[0]:
-        return RECORDING if os.path.lexists(word) else MISSING
     try:
         mode = os.stat(word).st_mode
         for applies, kind in _KINDS:
             if applies(mode):
                 return kind
         with open(word, "rb") as file:
-            return _content(file.read(_LOOK_BYTES))
+            begin = file.read(_LOOK_BYTES)
+        return RECORDING if begin.startswith(MAGIC) else _content(begin)
     except PermissionError:
         return "a file that you may not read"
     except (OSError, ValueError):  # there is no such file, or the name has a NUL
-        return None
+        return MISSING if word.endswith(SUFFIX) else None
 
 
 def named_files(words: Iterable[str | None]) -> str:

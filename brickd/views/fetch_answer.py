@@ -56,7 +56,7 @@ def find(
     name: str,
     query: Query,
     *,
-    recordings: Sequence[str] = (),
+    recordings: Sequence[str] | None = (),
     view: str | None = None,
     seconds: float = 0.0,
     meanwhile: Callable[[Passes], None] | None = None,
@@ -67,7 +67,7 @@ def find(
     Args:
         name: the name that the daemon uses for the view.
         query: the query.
-        recordings: if any are given, they are the only source.
+        recordings: if any are given, they are the only source. None: the verb takes no recordings.
         view: the function that builds the document in this process, as MODULE:FUNCTION; the default is `answer` of the
             view `name`.
         seconds: how long the daemon waits before it answers.
@@ -75,7 +75,7 @@ def find(
         reading: shows the progress of reading recordings.
     """
     view = view or f"brickd.views.{name}:answer"
-    with _naming_files(query):
+    with nullcontext() if recordings is None else _naming_files(query):
         if recordings:
             return _recorded(view, query, recordings, reading)
         missing = None

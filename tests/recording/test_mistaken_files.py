@@ -33,10 +33,11 @@ FILES: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.parametrize("name", ["x", "x.brick"])
 @pytest.mark.parametrize("kind", FILES)
-def test_each_kind_of_file_is_recognised(tmp_path: Path, kind: str) -> None:
-    FILES[kind](tmp_path / "x")
-    assert what_it_is(str(tmp_path / "x")) == kind
+def test_each_kind_of_file_is_recognised(tmp_path: Path, kind: str, name: str) -> None:
+    FILES[kind](tmp_path / name)
+    assert what_it_is(str(tmp_path / name)) == kind
 
 
 def test_a_text_file_cut_within_a_character_is_text(tmp_path: Path) -> None:
@@ -62,6 +63,21 @@ def test_a_file_that_is_not_a_recording_is_refused_with_its_kind(worker: Start, 
     assert refused.stderr.startswith(
         f"brickd: {path} is a text file, expected a recording (brickd record -o FILE): no worker"
     )
+
+
+def test_a_file_given_to_events_is_refused_with_its_kind(tmp_path: Path) -> None:
+    (tmp_path / "night.txt").write_text("notes")
+    refused = brickd("events", str(tmp_path / "night.txt"))
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "night.txt is a text file, expected a recording (brickd record -o FILE): unexpected" in refused.stderr
+    assert "unexpected argument api: it is not a recording (see" in brickd("events", "api").stderr
+
+
+def test_a_verb_that_takes_no_recordings_expects_none(worker: Start, tmp_path: Path) -> None:
+    started(worker)
+    (tmp_path / "run.brick").write_bytes(MAGIC)
+    refused = brickd("prune", str(tmp_path / "run.brick"))
+    assert refused.stderr.startswith(f"brickd: no worker or service {tmp_path / 'run.brick'}: ")
 
 
 @pytest.mark.parametrize("arguments", [("spans",), ("export", "-f", "csv", "-o", "-")])
