@@ -27,7 +27,7 @@ _FIGURES = (
     Figure(Column("MEDIAN", "right"), "p50_ns", units.duration),
     Figure(Column("P99", "right"), "p99_ns", units.duration),
     Figure(Column("SELF", "right", spare=1), "self_ns", units.duration),
-    Figure(Column("LOST", "right"), "lost", str),
+    Figure(Column("LOST", "right"), "lost", units.count),
 )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from brickd.base import escape, units
 from brickd.base.unknown_rows import without_rows
 from brickd.cli.output import Screen
+from brickd.query.queries import step_name
 from brickd.views.next_command import command
 
 _UNSEEN = (
@@ -51,8 +52,9 @@ def identifier(number: int | str | None) -> str:
 
 
 def with_step(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return the entry with the text of its step, if it is known, in place of the digits."""
-    return entry | {"step": entry.get("step_text") or entry.get("step")}
+    """Return the entry with the text of its step, or else the step's number, in place of the digits."""
+    digits = entry.get("step")
+    return entry | {"step": entry.get("step_text") or (digits and step_name(int(digits, 16)))}
 
 
 def signed(percent: float | None) -> str:

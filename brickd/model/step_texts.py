@@ -12,12 +12,11 @@ import shlex
 from collections.abc import Collection, Iterable
 from typing import TypedDict
 
-from brickd.query.queries import step_text
+from brickd.query.queries import step_name, step_text
 from brickd.shm import _reader
 
 TEXTS_MAX = 4_096  # of one service
 SERVICES_MAX = 16
-HASHED = 1 << 40  # larger than any step number of an engine; a larger number is the digest of a text
 
 
 class StepMembers(TypedDict):
@@ -64,7 +63,7 @@ class StepTexts:
         >>> texts.name(17), texts.name(0xFEDCBA9876543210), texts.name(0xFDDBEEF2B6CE4891)
         ('17', 'fedcba9876543210', 'req-1')
         """
-        return self.text(step) or (str(step) if step < HASHED else f"{step:016x}")
+        return self.text(step) or step_name(step)
 
     def argument(self, step: int) -> str:
         """Return a step as a value of `--step`.
@@ -72,7 +71,7 @@ class StepTexts:
         If a terminal cannot show its text, this is the hexadecimal number of the step.
         """
         text = self.text(step)
-        return shlex.quote(text) if text and text.isprintable() else StepTexts().name(step)
+        return shlex.quote(text) if text and text.isprintable() else step_name(step)
 
     def members(self, step: int | None) -> StepMembers:
         """Return the members of a document that show a step; None: no step."""

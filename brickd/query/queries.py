@@ -108,6 +108,7 @@ class CoverageQuery(Query):
 EvidenceName = Literal["weights", "input", "row", "run"]
 PROVEN_BY = ("weights", "input", "row", "history")  # the classes of evidence with a verdict for every service
 OUTPUTS_BY = ("input", "row")  # the classes that compare the outputs of workers
+HASHED = 1 << 40  # larger than any step number of an engine; a larger number is the digest of a text
 _ALL = 2**64 - 1
 _DIGITS = re.compile(r"[0-9a-fA-F]{16}")
 _NUMBER = re.compile(r"-?[0-9]{1,20}")
@@ -129,6 +130,15 @@ def step_number(text: str) -> int:
     for byte in text.encode(errors="surrogatepass"):
         number = (number ^ byte) * 0x100000001B3 & _ALL
     return number
+
+
+def step_name(step: int) -> str:
+    """Name a step without a text: by its number. The digest of a text is shown in hexadecimal.
+
+    >>> step_name(17), step_name(0xFEDCBA9876543210)
+    ('17', 'fedcba9876543210')
+    """
+    return str(step) if step < HASHED else f"{step:016x}"
 
 
 def step_text(text: str | None) -> str | None:

@@ -309,6 +309,11 @@ def test_spans_lists_the_longest_first_and_counts_the_others(run: str) -> None:
     assert [row["brick"] for row in sheet("spans", run, "--step", "17", "--longer", "1ms")] == ["inner"]
 
 
+def test_a_screen_shows_the_number_of_a_step_in_decimal(run: str) -> None:
+    header, row = brickd("spans", run, "-n", "1", "--step", "17").stdout.splitlines()
+    assert row[header.index("STEP") :].split()[0] == "17"
+
+
 def test_without_a_recording_the_next_command_is_shown() -> None:
     for verb, options in (("spans", ()), ("export", ("-f", "csv", "-o", "x.csv"))):
         ended = brickd(verb, *options)

@@ -15,8 +15,8 @@ from brickd.analysis.numerics.blame import Blame, NotFinite, Verdict
 from brickd.analysis.numerics.comparison import Comparison, Difference, EvidenceClass
 from brickd.analysis.numerics.match import Class
 from brickd.base.units import noun, plural, relative
-from brickd.model.step_texts import HASHED, StepTexts
-from brickd.query.queries import REASONS
+from brickd.model.step_texts import StepTexts
+from brickd.query.queries import HASHED, REASONS
 from brickd.shm._reader import CONTENTS_MIN
 from brickd.shm.sites import Site
 
