@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from brickd.client import client
+from brickd.errors import WrongQuestion
 from brickd.query.parameters import Parameter
 from brickd.query.queries import (
     BricksQuery,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from brickd.recording.chunks import Form
     from brickd.views.common import Document
 
+_RECORDED_SECONDS = 1.0  # how long live workers are recorded for their spans
 _EXPORT_SECONDS = 30.0  # how long a daemon may take to send all fingerprints
 _ASKED_MAX = 100  # with more workers than this, ask for all of them instead of a list of uuids
 
@@ -174,8 +176,12 @@ class Profile:
         step: int | str | None = None,
         longer: float = 0.0,
         top: int = 1000,
+        seconds: float | None = None,
     ) -> Table:
-        """Return the longest single spans of a recording, the longest first, as `brickd spans` does.
+        """Return the longest single spans, the longest first, as `brickd spans` does.
+
+        Live workers keep no single spans. So a live profile first records the spans of the next seconds, which costs
+        the workers some time, and returns the longest of these.
 
         Args:
             names: names of workers and services; without a name, all workers.
@@ -183,29 +189,33 @@ class Profile:
             step: only the spans of this step.
             longer: only spans of at least this duration, in seconds.
             top: the number of spans, at most 100,000; `document["spans_total"]` counts all.
+            seconds: how long to record live workers; None: a second.
 
         Raises:
-            brickd.errors.BrickdError: the profile is live, and only a recording has single spans.
+            brickd.errors.BrickdError: nothing can be recorded, for instance because another recording runs.
+            brickd.errors.WrongQuestion: a parameter has a wrong value, or `seconds` is given for a recording.
         """
         from brickd.export import longest_spans
 
         query = SpansQuery(names, brick, step_digits(step), longer, top)
-        return self._of_spans(SPANS, lambda forms: longest_spans.find(forms, query))
+        return self._of_spans(SPANS, names, seconds, lambda forms: longest_spans.find(forms, query))
 
-    def steps(self, *names: str, newest: int = 100_000) -> Table:
-        """Return the steps of the engine in a recording, in the order of their beginnings.
+    def steps(self, *names: str, newest: int = 100_000, seconds: float | None = None) -> Table:
+        """Return the steps of the engine, in the order of their beginnings.
 
         Args:
             names: names of workers and services; without a name, all workers.
             newest: the largest number of steps; `document["steps_total"]` counts all.
+            seconds: as in `spans`.
 
         Raises:
-            brickd.errors.BrickdError: the profile is live, and only a recording has single steps.
+            brickd.errors.BrickdError: as in `spans`.
+            brickd.errors.WrongQuestion: as in `spans`.
         """
         from brickd.export import recorded_steps
 
         query = StepsQuery(names, newest)
-        return self._of_spans(STEPS, lambda forms: recorded_steps.find(forms, query))
+        return self._of_spans(STEPS, names, seconds, lambda forms: recorded_steps.find(forms, query))
 
     def problems(self, *names: str, active_for: float | None = None) -> Table:
         """Return the active problems, the worst first, as `brickd status` lists them.
@@ -258,11 +268,22 @@ class Profile:
 
         return found(names, by=by, step=step, since=since, rtol=rtol, recordings=self.recordings)
 
-    def _of_spans(self, schema: Schema, find: Callable[[Sequence[Form]], tuple[Document, tuple[str, ...]]]) -> Table:
-        from brickd.export.recorded_steps import require_recordings
+    def _of_spans(
+        self,
+        schema: Schema,
+        names: tuple[str, ...],
+        seconds: float | None,
+        find: Callable[[Sequence[Form]], tuple[Document, tuple[str, ...]]],
+    ) -> Table:
         from brickd.recording.replay import opened_files
+        from brickd.recording.short_recording import short_recording
 
-        require_recordings("spans", self.recordings)
+        if self.recordings and seconds is not None:
+            raise WrongQuestion(f"seconds is {seconds}, expected none: a recording already has its spans")
+        if not self.recordings:
+            self.workers(*names)  # raises an error if a name is unknown
+            with short_recording(names, _RECORDED_SECONDS if seconds is None else seconds) as forms:
+                return Table(schema, *find(forms))
         with opened_files(self.recordings) as forms:
             return Table(schema, *find(forms))
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import signal
+import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from faults import Start
+from running import running
 from test_record import recording
 from test_result_tables import flattened
-from verbs import brickd as command
 from verbs import document, started
 
 import brickd
@@ -93,12 +95,49 @@ def test_a_recording_without_single_spans_gives_none(worker: Start, tmp_path: Pa
     assert (len(profile.spans()), len(profile.steps()), profile.steps().document["spans_recorded"]) == (0, 0, False)
 
 
-def test_only_a_recording_has_single_spans(prefix: str) -> None:
-    refused = command("spans")
-    for ask in (brickd.live().spans, brickd.live().steps):
-        with pytest.raises(BrickdError) as raised:
-            ask()
-        assert refused.stderr == f"brickd: {raised.value}\n"
+LIVE = """
+import select
+with brick.step(0): pass
+pause()
+while not select.select([0], [], [], 0.001)[0]:
+    with brick.step(7, rows=4, valid=3), brick.span("gemm"): pass
+"""
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_spans_of_live_workers_are_recorded_for_some_time(worker: Start, served: bool, tmp_path: Path) -> None:
+    for name in ("api", "other"):
+        started(worker, LIVE, BRICKD_SERVICE=name).go()
+    with running() if served else nullcontext(), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tempfile, "tempdir", str(tmp_path))
+        spans = brickd.live().spans("api", brick=("gemm",), seconds=0.2, top=3)
+        steps = brickd.live().steps(seconds=0.2)
+    assert {(row["worker"], row["brick"], row["step"]) for row in spans} == {("api/0", "gemm", f"{7:016x}")}
+    assert len(spans) == 3 < spans.document["spans_total"]
+    assert spans.words[0].startswith("recorded of api on "), "no other worker records more"
+    assert {row["rows"] for row in steps} == {4}, "the step before the recording is not there"
+    assert {row["service"] for row in steps} == {"api", "other"}
+    assert {row["set"]["spans"] for row in brickd.live().workers()} == {"off"}, "and the workers stopped recording them"
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_why_live_workers_cannot_be_recorded_is_an_error(worker: Start, tmp_path: Path) -> None:
+    started(worker, LIVE, BRICKD_SERVICE="api")
+    with pytest.raises(NoSuchWorker):
+        brickd.live().spans("nobody")
+    with pytest.raises(WrongQuestion, match="duration is 0"):
+        brickd.live().steps(seconds=0)
+    with (
+        running(),
+        recording("-o", str(tmp_path / "run.brick")),
+        pytest.raises(BrickdError, match=r"^a recording is already running"),
+    ):
+        brickd.live().spans(seconds=0.1)
+
+
+def test_a_recording_has_its_spans_already(recorded: str) -> None:
+    with pytest.raises(WrongQuestion, match=r"^seconds is 1, expected none"):
+        brickd.open(recorded).steps(seconds=1)
 
 
 @pytest.mark.parametrize(("wrong", "kind"), [({"top": 0}, WrongQuestion), ({"longer": -1}, WrongQuestion)])
