@@ -6,9 +6,10 @@ Invariant: Every figure equals the one that the views show for the same survey.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
+from brickd.analysis.evidence_verdicts import Proof
 from brickd.datasources.world import DaemonStatus
 from brickd.metrics.exposition import Exposition, label
 from brickd.metrics.families import (
@@ -36,6 +37,7 @@ from brickd.views.problems import Listed
 from brickd.views.workers import state_of, whole_ledger
 
 STATES = ("live", "ended", "died")
+_WORST: tuple[Proof, ...] = ("diverged", "unproven", "equal")
 
 
 def write_workers(workers: Mapping[str, Sequence[Worker]], shown: Mapping[str, str], into: Exposition) -> None:
@@ -94,15 +96,14 @@ def write_problems(listed: Listed, shown: Mapping[str, str], into: Exposition) -
 
 
 def write_evidence(verdicts: Sequence[Document], into: Exposition) -> None:
-    """Add the verdict that follows from each class of evidence."""
-    seen = set()
+    """Add the verdict that follows from each class of evidence. Services with the same label share the worst one."""
+    shared = defaultdict[tuple[str, str], list[Document]](list)
     for each in verdicts:
-        about = label(each["service"] or ""), each["evidence"]
-        if about not in seen:  # two services may have the same label
-            seen.add(about)
-            into.add(EVIDENCE, 1, *about, each["verdict"])
-            into.add(LOOKED_AT, each["looked_at"], *about)
-            into.add(COMPARED, each["compared"], *about)
+        shared[label(each["service"] or ""), each["evidence"]].append(each)
+    for about, found in shared.items():
+        into.add(EVIDENCE, 1, *about, min((each["verdict"] for each in found), key=_WORST.index))
+        into.add(LOOKED_AT, sum(each["looked_at"] for each in found), *about)
+        into.add(COMPARED, sum(each["compared"] for each in found), *about)
 
 
 def write_daemon(daemon: DaemonStatus, found: Survey, into: Exposition) -> None:

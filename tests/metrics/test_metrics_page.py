@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 from collections.abc import Callable
@@ -139,6 +140,21 @@ def test_silenced_problems_and_those_of_several_workers_are_counted_by_name() ->
     assert counts == {"api/0": 2, "api/1": 1, "": 1}
     assert value(of, "brickd_problem", service="", worker="", kind="daemon", state="silenced") == 1
     assert len(of) == 4
+
+
+def test_services_whose_labels_are_equal_share_the_worst_verdict() -> None:
+    def verdict(service: str, verdict: str, looked_at: int) -> dict[str, Any]:
+        return {"service": service, "evidence": "input", "verdict": verdict, "looked_at": looked_at, "compared": 1}
+
+    for order in itertools.permutations(("equal", "diverged", "unproven")):
+        into = Exposition()
+        one, two = verdict("api\x1b", order[0], 2), verdict(r"api\x1b", order[1], 2)
+        gauges.write_evidence([one, two, verdict("x", "equal", 7)], into)
+        of = parsed(into.text())
+        worst = "diverged" if "diverged" in order[:2] else "unproven"
+        assert [each["verdict"] for each in labels(of, "brickd_evidence_verdict")] == [worst, "equal"]
+        assert value(of, "brickd_evidence_looked_at", service=r"api\x1b", evidence="input") == 4
+        assert value(of, "brickd_evidence_compared", service=r"api\x1b", evidence="input") == 2
 
 
 def test_a_sum_of_workers_counts_each_and_removed_workers_count_for_their_service() -> None:
