@@ -162,8 +162,8 @@ def test_a_program_that_recorded_nothing_prints_one_line_at_its_end(by: str) -> 
     ended = run(sys.executable, "-c", "import os, sys; print(os.getpid(), file=sys.stderr)", by=by)
     pid, line = ended.stderr.splitlines()
     assert line == (
-        f"brickd run: nothing was recorded in process {pid}: it did not import torch, but only models of torch are"
-        ' timed without a change; name its parts: with brick_agent.span("NAME"):'
+        f"brickd run: nothing was recorded in process {pid}: it did not import torch, but brickd run times only models"
+        ' of torch; to time other code, name its parts: with brick_agent.span("NAME"):'
     )
 
 
@@ -171,7 +171,10 @@ def test_a_program_that_recorded_nothing_prints_one_line_at_its_end(by: str) -> 
 @pytest.mark.parametrize("call", ["init()", "brick('a')", "BrickProfiler().start('a')", "shutdown()"])
 def test_a_program_that_only_opened_its_segment_prints_one_line_at_its_end(call: str) -> None:
     (line,) = lines_at_end(f"import brick_agent\nbrick_agent.init()\nbrick_agent.{call}")
-    assert ": it did not import torch, but only models of torch are timed without a change; name its parts" in line
+    assert (
+        ": it did not import torch, but brickd run times only models of torch; to time other code, name its parts"
+        in line
+    )
 
 
 RECORDS = [
@@ -243,8 +246,9 @@ def test_a_program_whose_children_recorded_nothing_prints_one_line_at_its_end(so
     ended = run(sys.executable, "-c", f"import os, sys; print(os.getpid(), file=sys.stderr, flush=True)\n{source}")
     pid, line = ended.stderr.splitlines()
     assert line == (
-        f"brickd run: nothing was recorded in process {pid} and those that it started: none called a torch model; only"
-        ' models of torch are timed without a change; name its parts: with brick_agent.span("NAME"):'
+        f"brickd run: nothing was recorded in process {pid} and the processes that it started: none of them called a"
+        " torch model; brickd run times only models of torch; to time other code, name its parts: with"
+        ' brick_agent.span("NAME"):'
     )
 
 
@@ -318,14 +322,17 @@ def test_each_process_names_unsupported_model_libraries_at_its_end(tmp_path: Pat
     given = os.pathsep.join(filter(None, (os.fspath(tmp_path), os.environ.get("PYTHONPATH"))))
     imports = "import numpy_only, onnxruntime, jax"
     (line,) = lines_at_end(imports, PYTHONPATH=given)
-    assert ": it loaded jax, onnxruntime, but only models of torch are timed without a change; name its parts" in line
+    assert (
+        ": it loaded jax, onnxruntime, but brickd run times only models of torch; to time other code, name its parts"
+        in line
+    )
     below = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {imports!r}])"
     (line,) = lines_at_end(below, PYTHONPATH=given)
     assert ": it loaded jax, onnxruntime, but" in line
     (line,) = lines_at_end(f"{imports}\n{CHILD}", PYTHONPATH=given)
     assert line.split(" ", 4)[4] == (
-        "loaded jax, onnxruntime, whose models are not seen: only models of torch are timed without a change; name its"
-        ' parts: with brick_agent.span("NAME"):'
+        "loaded jax, onnxruntime, whose models are not recorded: brickd run times only models of torch; to time other"
+        ' code, name its parts: with brick_agent.span("NAME"):'
     )
 
 
@@ -458,7 +465,7 @@ def test_a_script_with_an_interpreter_that_ignores_pythonpath_is_reported(tmp_pa
     script.chmod(0o700)
     ended = run(str(script))
     assert (ended.returncode, ended.stdout) == (0, "1\n")
-    assert "python -I does not look at PYTHONPATH" in ended.stderr
+    assert "python -I ignores PYTHONPATH" in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -471,7 +478,7 @@ def test_a_script_with_an_interpreter_that_ignores_pythonpath_is_reported(tmp_pa
 )
 def test_a_program_that_passes_no_environment_on_is_reported(command: tuple[str, ...], text: str | None) -> None:
     why = launch.obstacle(command, {})
-    assert why == (text and f"{text} starts a command with its own environment: put `brickd run` after it")
+    assert why == (text and f"{text} starts a command with its own environment: put `brickd run` after {text}")
 
 
 def test_both_distributions_share_the_file_that_starts_commands() -> None:

@@ -258,7 +258,7 @@ p.stop(Loud())
     )
     assert process.end() == 0
     (line,) = process.stderr.splitlines()
-    assert line.startswith("brickd: stop takes a timer from start, once, not \\x1b[2J\\n")
+    assert line.startswith("brickd: stop takes a timer that start() of the same profiler returned, not \\x1b[2J\\n")
     assert len(line) < 300
 
 

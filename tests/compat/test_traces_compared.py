@@ -52,8 +52,8 @@ def test_traces_of_only_one_run_are_listed_and_prevent_a_match() -> None:
     assert [(each.kernel, each.layer) for each in report.missing] == [("mlp", 1)]
     assert [(each.kernel, each.position) for each in report.extra] == [("gate", 9)]
     assert report.diagnosis == (
-        "incomplete: equal in new and base are 2 kernels; new lacks 1 kernel of base (mlp, layer 1, position 0); "
-        "base lacks 1 kernel of new (gate, layer 1, position 9)"
+        "incomplete: 2 kernels of new and base are equal; 1 kernel of base missing in new (mlp, layer 1, position 0); "
+        "1 kernel of new missing in base (gate, layer 1, position 9)"
     )
 
 
@@ -117,8 +117,11 @@ def test_a_divergence_is_born_with_equal_inputs_and_propagated_otherwise() -> No
     assert b.born is d.born is None
     report = compared(new[2:], base[2:])
     assert report.divergences[0].born is None
-    assert "passed on: its inputs already differ, but no trace shows their origin" in report.diagnosis
-    assert "born there, or in state that is not an input: its inputs were equal" in compared(new, base).diagnosis
+    assert "the inputs already differ, but no trace shows where the difference began" in report.diagnosis
+    assert (
+        "the difference began there, or in state that is not an input: the inputs were equal"
+        in compared(new, base).diagnosis
+    )
 
 
 def test_propagated_divergences_name_the_first_birth() -> None:
@@ -133,7 +136,7 @@ def test_inputs_within_the_tolerance_prove_nothing() -> None:
     base, new = [T(output=[1.0], inputs=([1.0],))], [T(output=[2.0], inputs=([1.001],))]
     report = compared(new, base, rtol=0.01)
     assert report.divergences[0].blame == "unknown"
-    assert "its inputs also differ, within the tolerance" in report.diagnosis
+    assert "the inputs also differ, within the tolerance" in report.diagnosis
     assert compared(new, base, rtol=1e-6).divergences[0].blame == "propagated"
     zeros = [T(output=[2.0], inputs=([-0.0],))], [T(output=[1.0], inputs=([0.0],))]
     assert compared(*zeros).divergences[0].blame == "propagated", "no sketch shows the difference"
@@ -266,7 +269,7 @@ def test_nan_is_born_where_the_inputs_have_none_and_propagated_otherwise() -> No
     assert [each.not_finite for each in report.divergences] == ["born", "passed_on", "unknown"]
     assert [each.relative_error for each in report.divergences] == [None] * 3
     assert "relative error not known" in report.diagnosis
-    assert "NaN or infinities are born there" in report.diagnosis
+    assert "NaN or infinities began there" in report.diagnosis
 
 
 def test_numbers_too_large_for_a_sketch_are_within_no_tolerance() -> None:

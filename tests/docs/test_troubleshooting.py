@@ -124,7 +124,7 @@ def reasons() -> Iterator[tuple[str, str]]:
     """Return the reasons why the writer in C opens no segment, or has no key."""
     for name in ("config", "lifecycle", "segment_file", "key_file"):
         path = ROOT / "agent" / "src" / "writer" / f"{name}.c"
-        for text in re.findall(r'(?:return|wrong =) "(\w+ [^"]+)"', path.read_text()):
+        for text in re.findall(r'(?:return|wrong =|refused\(|_BYTES,) ?"(\w+ [^"]+)"', path.read_text()):
             yield f"{path.name}: {text}", text
 
 

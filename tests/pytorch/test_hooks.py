@@ -178,7 +178,7 @@ def test_handled_signals_and_fault_signals_are_no_normal_end(worker: Start, pref
 @pytest.mark.parametrize(
     ("source", "text"),
     [
-        ("torch.nn.Linear(4, 4)(torch.zeros(1, 4))", "it called no torch model with parts and parameters; call"),
+        ("torch.nn.Linear(4, 4)(torch.zeros(1, 4))", "it called no torch model that has parts and parameters; call"),
         ("torch.nn.Sequential(torch.nn.Linear(4, 4))(torch.zeros(1, 4))", ""),
     ],
 )

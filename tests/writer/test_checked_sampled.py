@@ -57,8 +57,8 @@ def test_an_invalid_rate_is_reported_and_nothing_recorded(worker: Start, prefix:
     process = worker("report(brick.init())", BRICKD_FINGERPRINTS=text)
     assert process.next_report() is False
     assert process.end() == 0
-    wanted = "BRICKD_FINGERPRINTS must be off, all, or 1/N: one step of every N (N up to 1000000)"
-    assert process.stderr == f"brickd: this process is not recorded: {wanted}\n"
+    wanted = "BRICKD_FINGERPRINTS must be off, all, or 1/N: one step of every N (N up to 1000000), not "
+    assert process.stderr == f"brickd: this process is not recorded: {wanted}'{text}'\n"
 
 
 def ask(prefix: str, rate: int, sites: int) -> int:

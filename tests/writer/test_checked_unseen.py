@@ -153,12 +153,12 @@ def test_the_key_is_made_once_and_only_its_user_can_read_it(worker: Start, prefi
 @pytest.mark.parametrize(
     ("content", "mode", "why"),
     [
-        ("0123456789abcdef" * 3, 0o640, "is open to other users"),
-        ("0123456789abcdef" * 3, 0o602, "is open to other users"),
-        ("0123456789abcdef", 0o600, "has other content, expected 48 hexadecimal digits"),
-        ("0123456789abcdeg" * 3, 0o600, "has other content, expected 48 hexadecimal digits"),
-        ("0123456789abcdef" * 3 + "0\n", 0o600, "has other content, expected 48 hexadecimal digits"),
-        ("0123456789abcdef" * 3 + "\n\n", 0o600, "has other content, expected 48 hexadecimal digits"),
+        ("0123456789abcdef" * 3, 0o640, "has mode 0640, expected 0600: chmod 600"),
+        ("0123456789abcdef" * 3, 0o602, "has mode 0602, expected 0600: chmod 600"),
+        ("0123456789abcdef", 0o600, "has 16 hexadecimal digits, expected 48"),
+        ("0123456789abcdeg" * 3, 0o600, "has 15 hexadecimal digits and other content, expected 48"),
+        ("0123456789abcdef" * 3 + "0\n", 0o600, "has more than 48 hexadecimal digits, expected 48"),
+        ("0123456789abcdef" * 3 + "\n\n", 0o600, "has 48 hexadecimal digits and other content, expected 48"),
         ("0" * 32 + "1" * 16, 0o600, "has a key of zeros"),
         ("1" * 32 + "0" * 16, 0o600, "has a key of zeros"),
         *(("0123456789abcdef" * 2 + end, 0o600, "has 32 hexadecimal digits, expected 48") for end in ("", "\n")),

@@ -17,7 +17,6 @@ from faults import NATIVE, Compile
 NUMBERS = ("lanes", "paths", "names", "sites", "event_slots")
 VARIABLES = dict(zip(NUMBERS, ("LANES", "PATHS", "NAMES", "SITES", "EVENTS"), strict=True))
 MOST = {"paths": 65_472, "names": 65_472, "sites": 16_384}
-WRONG = "BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES, BRICKD_SITES and BRICKD_EVENTS must be numbers above 0"
 
 
 class Plan(NamedTuple):
@@ -81,7 +80,9 @@ def test_each_setting_has_a_default_and_the_host_overrides_the_environment(
 @pytest.mark.parametrize("what", NUMBERS)
 @pytest.mark.parametrize("value", ["0", "-1", "+5", " 5", "5 ", "5x", "0x10", "1e3", "x", "4294967296", str(2**64)])
 def test_sizes_that_are_not_positive_numbers_are_refused(planned: Callable[..., Plan], what: str, value: str) -> None:
-    assert planned(**{VARIABLES[what]: value}).wrong == WRONG
+    assert (
+        planned(**{VARIABLES[what]: value}).wrong == f"BRICKD_{VARIABLES[what]} must be a number above 0, not '{value}'"
+    )
 
 
 @pytest.mark.parametrize("what", ["paths", "names", "sites"])
@@ -115,7 +116,7 @@ def test_disabled_fingerprints_have_a_rate_that_samples_no_step(planned: Callabl
 @pytest.mark.parametrize("text", ["1/0", "1/", "1/1000001", "2/3", "1/x", "1/2x", "1/-2", "1/ 2", "ALL", "on", "16"])
 def test_an_invalid_rate_is_refused(planned: Callable[..., Plan], text: str) -> None:
     assert planned(FINGERPRINTS=text).wrong == (
-        "BRICKD_FINGERPRINTS must be off, all, or 1/N: one step of every N (N up to 1000000)"
+        f"BRICKD_FINGERPRINTS must be off, all, or 1/N: one step of every N (N up to 1000000), not '{text}'"
     )
 
 
@@ -148,14 +149,16 @@ def test_a_prefix_is_short_and_without_a_slash(
     if fits:
         assert plan.prefix == (prefix or "brickd-")
     else:
-        assert plan.wrong == "BRICKD_SHM_PREFIX must be at most 39 bytes without a slash"
+        assert plan.wrong == (f"BRICKD_SHM_PREFIX must be at most 39 bytes without a slash, not '{prefix}'")
 
 
 @pytest.mark.parametrize("clock", ["", "auto", "tsc", "monotonic", "TSC", "raw"])
 def test_a_clock_is_one_of_three_words(planned: Callable[..., Plan], clock: str) -> None:
     wrong = planned(CLOCK=clock).wrong
     assert wrong == (
-        None if clock in ("", "auto", "tsc", "monotonic") else "BRICKD_CLOCK must be auto, tsc or monotonic"
+        None
+        if clock in ("", "auto", "tsc", "monotonic")
+        else f"BRICKD_CLOCK must be auto, tsc or monotonic, not '{clock}'"
     )
 
 

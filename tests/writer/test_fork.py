@@ -222,7 +222,7 @@ pause()
     process.go()
     assert process.end() == 0
     refused = call.startswith("record(1); ")
-    assert ("init must have the worker that this process already records with (0), not 7" in process.stderr) == refused
+    assert ("init must give the worker with which this process already records (0), not 7" in process.stderr) == refused
     assert sum(lane["amounts"] for each in found for _, lane, _ in each.lanes) == refused
 
 

@@ -22,29 +22,35 @@ CALLS = {
     "brick.transfer('UP', 64)": ('a direction must be "H2D", "D2H" or "D2D", not \'UP\'', "marks"),
     "brick.brick('')": ("a name must have at least one character, not ''", "names"),
     "brick.init(service='second')": (
-        "init must have the service that this process already records with (first), not 'second'",
+        "init must give the service with which this process already records (first), not 'second'",
         "amounts",
     ),
     "brick.init(service='fir')": (
-        "init must have the service that this process already records with (first), not 'fir'",
+        "init must give the service with which this process already records (first), not 'fir'",
         "amounts",
     ),
     "brick.init('first', worker='0.tp1')": (
-        "init must have the worker that this process already records with (0), not '0.tp1'",
+        "init must give the worker with which this process already records (0), not '0.tp1'",
         "amounts",
     ),
-    "brick.init(worker=4)": ("init must have the worker that this process already records with (0), not 4", "amounts"),
-    "brick.init(lanes=64)": ("init must have the lanes that this process already records with (32), not 64", "amounts"),
+    "brick.init(worker=4)": (
+        "init must give the worker with which this process already records (0), not 4",
+        "amounts",
+    ),
+    "brick.init(lanes=64)": (
+        "init must give the lanes with which this process already records (32), not 64",
+        "amounts",
+    ),
     "brick.init('first', paths=1)": (
-        "init must have the paths that this process already records with (8192), not 64",
+        "init must give the paths with which this process already records (8192), not 64",
         "amounts",
     ),
     "brick.init(names=8000)": (
-        "init must have the names that this process already records with (4096), not 8000",
+        "init must give the names with which this process already records (4096), not 8000",
         "amounts",
     ),
     "brick.init(sites=64)": (
-        "init must have the sites that this process already records with (2048), not 64",
+        "init must give the sites with which this process already records (2048), not 64",
         "amounts",
     ),
     "brick.brick('x').record(5, -1)": (
@@ -53,7 +59,10 @@ CALLS = {
     ),
     "p.start_brick(True)": ("a BrickId must be one of 0 to 14, not True", "amounts"),
     "p.graph_push_scope(7)": ("a scope is a node such as ExecutionNode.Layer(0), not 7", "amounts"),
-    "p.graph_pop_scope()": ("a scope must be popped once, by the thread or task that pushed it", "amounts"),
+    "p.graph_pop_scope()": (
+        "no scope is open here: a scope must be popped once, by the thread or task that pushed it",
+        "amounts",
+    ),
 }
 
 
@@ -104,7 +113,7 @@ def test_giving_the_same_sizes_again_is_accepted(worker: Start) -> None:
 def test_a_second_init_is_told_the_present_worker(worker: Start, first: str, present: str) -> None:
     process = worker(f"brick.init({first})\nbrick.init(worker=3)\n")
     assert process.end() == 0
-    assert f"that this process already records with ({present}), not 3 (" in process.stderr
+    assert f"with which this process already records ({present}), not 3 (" in process.stderr
 
 
 @pytest.mark.parametrize("argument", ["service", "worker"])

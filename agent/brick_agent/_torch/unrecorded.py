@@ -20,8 +20,8 @@ from brick_agent._core import _mark_run, _recorded
 # in front of this word, where FD is its file for marks.
 RUN = "_BRICKD_RUN"
 _OTHERS = ("jax", "tensorflow", "onnxruntime", "mlx", "tensorrt", "openvino", "paddle", "ctranslate2", "llama_cpp")
-_NEXT = 'name its parts: with brick_agent.span("NAME"):'
-_ONLY = "only models of torch are timed without a change"
+_NEXT = 'to time other code, name its parts: with brick_agent.span("NAME"):'
+_ONLY = "brickd run times only models of torch"
 _NAME = "brickd-run"  # as in `writer/run_mark.c`
 _HIGH = 256  # the lowest number for our descriptor, so that the host's own descriptors keep their usual numbers
 
@@ -71,7 +71,7 @@ def _unseen() -> str | None:
     process = f"process {os.getpid()}"
     if others := ", ".join(name for name in _OTHERS if name in sys.modules):
         if _recorded():
-            return f"{process} loaded {others}, whose models are not seen: {_ONLY}; {_NEXT}"
+            return f"{process} loaded {others}, whose models are not recorded: {_ONLY}; {_NEXT}"
         _mark_run()
         return f"nothing was recorded in {process}: it loaded {others}, but {_ONLY}; {_NEXT}"
     if _recorded() or _pid != os.getpid() or _is_marked() or _has_children():
@@ -83,9 +83,10 @@ def _unseen() -> str | None:
         process += f" ({os.path.basename(sys.argv[0]) or 'python'})"
     if _had_children():
         following = "call brick_agent.instrument(model)" if torch else f"{_ONLY}; {_NEXT}"
-        return f"nothing was recorded in {process} and those that it started: none called a torch model; {following}"
+        every = f"{process} and the processes that it started"
+        return f"nothing was recorded in {every}: none of them called a torch model; {following}"
     if torch:
-        why = "it called no torch model with parts and parameters; call brick_agent.instrument(model)"
+        why = "it called no torch model that has parts and parameters; call brick_agent.instrument(model)"
         return f"nothing was recorded in {process}: {why}"
     return f"nothing was recorded in {process}: it did not import torch, but {_ONLY}; {_NEXT}"
 

@@ -153,18 +153,18 @@ def _file(word: str) -> str:
 def obstacle(command: Sequence[str], given: Mapping[str, str]) -> str | None:
     """Return why the command's first process will not load brick_agent; None: no known reason."""
     if given.get("BRICKD") == "0":
-        return "BRICKD is 0, so nothing is recorded: unset it"
+        return "BRICKD is 0, so nothing is recorded: unset BRICKD"
     program, words = os.path.basename(command[0]), list(command[1:])
     if program in _OF_THEIR_OWN or (program == "env" and {"-", "-i", "--ignore-environment"}.intersection(words[:1])):
-        return f"{program} starts a command with its own environment: put `brickd run` after it"
+        return f"{program} starts a command with its own environment: put `brickd run` after {program}"
     file = shutil.which(command[0])
     if file is not None and not _PYTHON.fullmatch(os.path.basename(file)):
         words = _shebang(file)
     letter = next((each for each in _python(words)[0] if each in "IES"), None)
     if letter is None:
         return None
-    hinders = "imports no sitecustomize" if letter == "S" else "does not look at PYTHONPATH"
-    return f"python -{letter} {hinders}: call brick_agent.instrument(model) in the program"
+    hinders = "imports no sitecustomize" if letter == "S" else "ignores PYTHONPATH"
+    return f"python -{letter} {hinders}, so nothing is recorded: call brick_agent.instrument(model) in the program"
 
 
 def _shebang(file: str) -> list[str]:

@@ -42,7 +42,7 @@ Brick *core_handle(PyObject *value, PyObject *category)
     if (b == NULL) {
         const bool is_empty = PyUnicode_GET_LENGTH(name) == 0;
         if (is_empty || PyDict_GET_SIZE(core_state.handles) >= (Py_ssize_t)brick_names_room() - 1) { /* name 0 is "other" */
-            if (core_complain(is_empty ? "a name must have at least one character" : "no more names than BRICKD_NAMES", name) != 0)
+            if (core_complain(is_empty ? "a name must have at least one character" : "the table of names is full (raise BRICKD_NAMES), so a name is recorded as 'other'", name) != 0)
                 goto failed;
             if (brick_state() == BRICK_ON)
                 brick_name("", 0, NULL); /* counts the refusal */

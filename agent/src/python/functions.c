@@ -10,6 +10,7 @@
 #include "../writer/run_mark.h"
 
 #include <pthread.h>
+#include <stdio.h>
 
 CoreState core_state;
 
@@ -58,8 +59,12 @@ static PyObject *core_step(PyObject *module, PyObject *args, PyObject *keywords)
     if (core_step_key(key, &s->step, &s->has_step) != 0 || (rows != NULL && core_amount(rows, &s->did.elements) != 0)
         || (valid != Py_None && core_amount(valid, &s->did.bytes) != 0))
         goto failed;
-    if (valid != Py_None && s->did.bytes > s->did.elements && core_complain("valid rows must be at most rows", valid) != 0)
-        goto failed;
+    if (valid != Py_None && s->did.bytes > s->did.elements) {
+        char text[64];
+        snprintf(text, sizeof text, "valid must be at most rows (%llu)", (unsigned long long)s->did.elements);
+        if (core_complain_once("valid rows", text, valid) != 0)
+            goto failed;
+    }
     if (valid == Py_None)
         s->did.bytes = s->did.elements != BRICK_BAD_AMOUNT ? s->did.elements : 0; /* an invalid `rows` counts once */
     s->brick = core_handle(kind != NULL ? kind : core_state.step, core_state.step);

@@ -49,7 +49,7 @@ static Brick *handle_of(PyObject *name)
     Py_XDECREF(text);
     if (text == NULL || known != NULL)
         return known;
-    if (core_complain("marks may take at most half of BRICKD_NAMES", name) != 0)
+    if (core_complain("marks have used half of BRICKD_NAMES (raise it), so a name is recorded as 'other'", name) != 0)
         return NULL;
     brick_name("", 0, NULL); /* counts the refusal */
     return core_state.other;

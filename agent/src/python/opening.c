@@ -111,7 +111,7 @@ static int refuse(const char *what, const char *present, PyObject *given)
 {
     char text[240];
     brick_count_refused(core_key());
-    snprintf(text, sizeof text, "init must have the %s that this process already records with (%s)", what, present);
+    snprintf(text, sizeof text, "init must give the %s with which this process already records (%s)", what, present);
     return core_complain_once(what, text, given);
 }
 

@@ -25,7 +25,7 @@ static PyObject *manager_call(PyObject *self, PyObject *args, PyObject *keywords
     PyObject *owner = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : NULL;
     if (owner == NULL || (Py_TYPE(owner) != core_state.brick_type && Py_TYPE(owner) != core_state.span_type
                           && Py_TYPE(owner) != core_state.layer_type)) {
-        PyErr_SetString(PyExc_TypeError, "brick_agent: needs a brick, a span or a layer");
+        PyErr_SetString(PyExc_TypeError, "brick_agent: the first argument must be a brick, a span or a layer");
         return NULL;
     }
     PyObject *rest = PyTuple_GetSlice(args, 1, PyTuple_GET_SIZE(args));

@@ -162,14 +162,18 @@ static int warn_unread(const CoreWeights *w)
     return 0;
 }
 
-static int warn_unknown(void)
+static int warn_unknown(PyObject *given)
 {
     static bool warned;
     if (core_strict() || core_is_interrupt())
         return -1;
     PyErr_Clear();
+    char line[200];
+    snprintf(line, sizeof line,
+             "brickd: no weights are watched: expected a mapping of names to tensors, or a torch module, not a value of type %.60s\n",
+             Py_TYPE(given)->tp_name);
     if (!warned)
-        core_warn("brickd: no weights are watched: expected a mapping of names to tensors, or a torch module\n");
+        core_warn(line);
     warned = true;
     return 0;
 }
@@ -229,7 +233,7 @@ PyObject *core_weights(PyObject *module, PyObject *args, PyObject *keywords)
     core_watch();
     CoreWeights *w = core_weights_listed(tensors);
     if (w == NULL)
-        return warn_unknown() == 0 ? Py_NewRef(Py_None) : NULL;
+        return warn_unknown(tensors) == 0 ? Py_NewRef(Py_None) : NULL;
     w->weights.rescan_ns = rescan == Py_None ? BRICK_RESCAN_AUTO : (uint64_t)(rescan_s * 1e9);
     w->weights.share_ppm = share * 1e6 < 1 ? 1 : (uint64_t)(share * 1e6);
     w->generation = generation;

@@ -12,7 +12,7 @@ BRICK_HIDDEN void brick_plan_name_child(struct brick_plan *plan, const struct br
 BRICK_HIDDEN int brick_plan_is_of(const struct brick_plan *plan, const char *service, const char *worker);
 /* Rounds the sizes of tables that a configuration gives, as brick_plan_make does. */
 BRICK_HIDDEN void brick_config_round(struct brick_config *config);
-/* Returns NULL, or a constant error text about the configuration. */
+/* Returns NULL, or an error text about the configuration, which the next call overwrites. */
 BRICK_HIDDEN const char *brick_plan_make(struct brick_plan *plan, const struct brick_config *config);
 
 #endif

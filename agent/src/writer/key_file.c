@@ -50,23 +50,30 @@ static uint64_t number_of(const char *digits)
     return number;
 }
 
-/* Parses a key. Returns NULL, or an error text. */
-static const char *secret_of(const char *text, struct brick_secret *secret)
+#define REASON_BYTES 80
+
+/* Parses a key. Returns NULL, or an error text, which may be in `reason`. */
+static const char *secret_of(const char *text, struct brick_secret *secret, char *reason)
 {
     const size_t digits = strspn(text, "0123456789abcdef");
     const int alone = text[digits] == 0 || strcmp(text + digits, "\n") == 0;
     if (alone && digits == SHORT_DIGITS)
         return "has 32 hexadecimal digits, expected 48: remove it, and a worker creates a new one";
-    if (!alone || digits != DIGITS)
-        return "has other content, expected 48 hexadecimal digits";
+    if (!alone || digits != DIGITS) {
+        if (digits > DIGITS)
+            return "has more than 48 hexadecimal digits, expected 48";
+        snprintf(reason, REASON_BYTES, "has %zu hexadecimal digits%s, expected 48", digits, alone ? "" : " and other content");
+        return reason;
+    }
     secret->key.words[1] = number_of(text);
     secret->key.words[0] = number_of(text + 16);
     secret->name = number_of(text + KEY_DIGITS);
     return (secret->key.words[0] | secret->key.words[1]) == 0 || secret->name == 0 ? "has a key of zeros, expected 48 random hexadecimal digits" : NULL;
 }
 
-/* Reads a key file. Returns NULL, or an error text; sets errno if the system reported the error. */
-static const char *secret_read(const char *path, struct brick_secret *secret)
+/* Reads a key file. Returns NULL, or an error text, which may be in `reason`; sets errno if the system reported the
+ * error. */
+static const char *secret_read(const char *path, struct brick_secret *secret, char *reason)
 {
     char text[DIGITS + 3] = {0}; /* 48 digits, a newline, one more byte to detect a longer file, the final zero */
     struct stat status;
@@ -75,16 +82,19 @@ static const char *secret_read(const char *path, struct brick_secret *secret)
         return "cannot be opened";
     const char *wrong = NULL;
     errno = 0;
-    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
+    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
         wrong = "is not a regular file";
-    else if (status.st_uid != geteuid())
-        wrong = "belongs to another user";
-    else if ((status.st_mode & 077) != 0)
-        wrong = "is open to other users: chmod 600";
-    else if (read(fd, text, sizeof text - 1) < 0)
+    } else if (status.st_uid != geteuid()) {
+        snprintf(reason, REASON_BYTES, "belongs to user %u, expected user %u", status.st_uid, geteuid());
+        wrong = reason;
+    } else if ((status.st_mode & 077) != 0) {
+        snprintf(reason, REASON_BYTES, "has mode %04o, expected 0600: chmod 600", status.st_mode & 07777u);
+        wrong = reason;
+    } else if (read(fd, text, sizeof text - 1) < 0) {
         wrong = "cannot be read";
+    }
     close(fd);
-    return wrong != NULL ? wrong : secret_of(text, secret);
+    return wrong != NULL ? wrong : secret_of(text, secret, reason);
 }
 
 static void directories_make(const char *path)
@@ -153,17 +163,18 @@ static void complain(const char *effect, const char *path, const char *wrong)
 static int secret_get(struct brick_secret *secret, int warns)
 {
     struct key_path place;
+    char reason[REASON_BYTES];
     *secret = (struct brick_secret){.name = 0};
     if (!key_path_find(&place)) {
         errno = 0;
         complain(WITHOUT, "of this user", "has no directory: set BRICKD_STATE_DIR");
         return 1;
     }
-    const char *wrong = secret_read(place.path, secret);
+    const char *wrong = secret_read(place.path, secret, reason);
     if (wrong != NULL && errno == ENOENT) {
         secret_make(&place);
         const int error = errno;
-        wrong = secret_read(place.path, secret);
+        wrong = secret_read(place.path, secret, reason);
         if (wrong != NULL && errno == ENOENT)
             errno = error; /* report why the file could not be created */
     }

@@ -11,6 +11,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -142,6 +144,18 @@ static int open_above_standard(const char *name)
     return above;
 }
 
+/* Returns an error text, in a buffer of the only thread that opens the segment. */
+__attribute__((format(printf, 1, 2))) static const char *refused(const char *format, ...)
+{
+    static char text[160];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    errno = 0; /* the text is complete */
+    return text;
+}
+
 const char *brick_segment_create(struct brick_segment *s, const struct brick_plan *plan)
 {
     static const char hex[] = "0123456789abcdef";
@@ -149,15 +163,15 @@ const char *brick_segment_create(struct brick_segment *s, const struct brick_pla
     s->fd = -1;
     uint8_t uuid[16];
     struct brick_header counts = plan->header;
-    if (!brick_layout_compute(&counts, &s->layout)) {
-        errno = EINVAL;
-        return "the settings make the segment too large: lower BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES, BRICKD_SITES or BRICKD_EVENTS";
-    }
+    if (counts.lanes > BRICK_LANES_MAX)
+        return refused("BRICKD_LANES is %u, expected at most %u", counts.lanes, BRICK_LANES_MAX);
+    if (!brick_layout_compute(&counts, &s->layout)) /* the other sizes were rounded */
+        return refused("span_slots is %u, expected a power of two of at most %u", counts.span_slots, BRICK_SLOTS_MAX);
     struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < s->layout.size) {
-        errno = EFBIG; /* enlarging a file above the limit would raise a signal that kills the process */
-        return "the limit of file sizes is below the segment's size: raise it (ulimit -f), or lower BRICKD_PATHS";
-    }
+    /* Enlarging a file above the limit would raise a signal that kills the process. */
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < s->layout.size)
+        return refused("the limit of file sizes is %llu bytes, expected at least %llu: raise it (ulimit -f), or lower BRICKD_PATHS",
+                       (unsigned long long)limit.rlim_cur, (unsigned long long)s->layout.size);
     fill_random(uuid, sizeof uuid);
     size_t at = strlen(plan->prefix);
     memcpy(s->name, plan->prefix, at);

@@ -94,7 +94,7 @@ class TraceReport:
                 return f"{first}; {not_compared}" if not_compared else first
             case "incomplete":
                 near = f", {self.within:,} of them within the tolerance" if self.within else ""
-                return f"incomplete: equal in {run} and {reference} are {compared}{near}; {not_compared}"
+                return f"incomplete: {compared} of {run} and {reference} are equal{near}; {not_compared}"
             case "within":
                 within = f"{self.within:,} of {compared} of {run} and {reference}"
                 return f"within the tolerance: {within}; the others are equal"
@@ -127,11 +127,11 @@ def _difference(pair: TracePair, run: str, reference: str) -> str:
     ]
     match pair.not_finite:
         case "born":
-            clauses.append("NaN or infinities are born there")
+            clauses.append("NaN or infinities began there")
         case "passed_on":
-            clauses.append("NaN or infinities are passed on")
+            clauses.append("NaN or infinities came from an input")
         case "unknown":
-            clauses.append("they have different numbers of NaN or infinities")
+            clauses.append("the outputs have different numbers of NaN or infinities")
     return "; ".join(clauses)
 
 
@@ -146,14 +146,16 @@ def _kind(of: KernelTrace, other: KernelTrace) -> str:
 def _born(pair: TracePair) -> str:
     match pair.blame:
         case "culprit":
-            return "born there, or in state that is not an input: its inputs were equal"
+            return "the difference began there, or in state that is not an input: the inputs were equal"
         case "propagated" if pair.born is not None:
-            return f"passed on: its inputs differ; born at {_place(pair.born.actual, pair.born.occurrence)}"
+            return (
+                f"the inputs already differ; the difference began at {_place(pair.born.actual, pair.born.occurrence)}"
+            )
         case "propagated":
-            return "passed on: its inputs already differ, but no trace shows their origin"
+            return "the inputs already differ, but no trace shows where the difference began"
     if not (pair.expected.inputs and pair.actual.inputs):
-        return "its origin is unknown: its inputs were not recorded"
-    return "its origin is unknown: its inputs also differ, within the tolerance"
+        return "where the difference began is unknown: the inputs were not recorded"
+    return "where the difference began is unknown: the inputs also differ, within the tolerance"
 
 
 def _not_compared(of: TraceReport, run: str, reference: str) -> list[str]:
@@ -162,7 +164,7 @@ def _not_compared(of: TraceReport, run: str, reference: str) -> list[str]:
     for traces, lacks, has in ((of.missing, run, reference), (of.extra, reference, run)):
         if traces:
             first = _place(traces[0]) if len(traces) == 1 else f"first {_place(traces[0])}"
-            clauses.append(f"{lacks} lacks {_many(len(traces), 'kernel')} of {has} ({first})")
+            clauses.append(f"{_many(len(traces), 'kernel')} of {has} missing in {lacks} ({first})")
     for reason, words in _REASONS.items():
         pairs = [each for each in of.not_comparable if each.reason == reason]
         if pairs:

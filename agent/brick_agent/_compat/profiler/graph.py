@@ -70,7 +70,9 @@ class Graphed(GraphRecords):
         if not self._graphing:
             return None
         if len(scopes_here().open) >= DEPTH_MAX:
-            self._local.refuse("scopes too deep", f"at most {DEPTH_MAX} scopes may be open inside each other")
+            self._local.refuse(
+                "scopes too deep", f"at most {DEPTH_MAX} nested scopes may be open: pop one before you push"
+            )
             return None
         scope = self._opened(node)
         if scope is None:
@@ -89,7 +91,8 @@ class Graphed(GraphRecords):
         if scope is None:
             if self._graphing:
                 self._local.refuse(
-                    "scopes popped twice", "a scope must be popped once, by the thread or task that pushed it"
+                    "scopes popped twice",
+                    "no scope is open here: a scope must be popped once, by the thread or task that pushed it",
                 )
             return None
         set_scopes(others)

@@ -149,7 +149,8 @@ class SyncModes(Timing):
             at = -1
         if self._epoch_ns is not None and self._epoch_ns <= at <= now:
             return at
-        self._local.refuse(what, f"a time must be one of elapsed_ns() since the last reset_epoch(), not {shown(ns)}")
+        wanted = "a value that elapsed_ns() returned after the last reset_epoch()"
+        self._local.refuse(what, f"a time must be {wanted}, not {shown(ns)}")
         return None
 
     def _wait(self) -> bool:

@@ -105,7 +105,8 @@ class TimedWork(SyncModes):
 
     def _refuse_timer(self, timer: object, stopped: bool) -> None:
         what = "timers stopped twice" if stopped else "timers of others"
-        self._local.refuse(what, f"stop takes a timer from start, once, not {shown(timer)}")
+        seen = "a timer that was stopped before" if stopped else shown(timer)
+        self._local.refuse(what, f"stop takes a timer that start() of the same profiler returned, not {seen}")
 
     # ---- deferred work -----------------------------------------------------------------------------------------------
 
@@ -154,7 +155,8 @@ class TimedWork(SyncModes):
         if _deferred(of, start_ns, self._stream, elements, 0) is None:
             return  # all recording is off
         if not self._local.waiting.add((start_ns, of.name, amount(elements) or 0)):
-            self._local.refuse("deferred starts without room", "too much work is deferred: call finalize()")
+            text = f"{len(self._local.waiting):,} deferred starts are pending, the limit: call finalize()"
+            self._local.refuse("deferred starts without room", text)
 
     def finalize(self, end_ns: SupportsIndex | None = None) -> None:
         """End deferred work.
@@ -182,7 +184,8 @@ class TimedWork(SyncModes):
             if not self._local.waiting:
                 _finalize(stream=self._stream)
         if not settled and end_ns is not None and self._local.waiting:  # then no other thread has settled the work
-            self._local.refuse("finalizes", "a finalize must not be earlier than all pending work")
+            text = f"finalize() must get a time after the start of pending work, not {shown(end_ns)}"
+            self._local.refuse("finalizes", text)
 
     def has_pending(self) -> bool:
         """Return whether work waits for finalize().
