@@ -67,7 +67,7 @@ class EvidenceNews:
             since_ns = self._since.setdefault(about, snapshot.now_ns)
             if snapshot.now_ns - since_ns >= for_ns and about not in self._reported:
                 self._reported.add(about)
-                text = f"{_called(verdict)} unproven: {verdict.why}"
+                text = f"{_called(verdict)} are unproven: {verdict.why}"
                 self._log_event("evidence_unproven", text, service=verdict.service, command=verdict.command)
         if self._reported != before:
             self._keep(frozenset(self._reported))
@@ -78,13 +78,14 @@ class EvidenceNews:
         self._reported.discard(about)
         if verdict.verdict == "equal" and verdict.service is not None:
             what = plural(verdict.compared, _UNITS.get(verdict.evidence, "fingerprint"))
-            text = f"{_called(verdict)} proven equal again: {what} compared"
+            text = f"{_called(verdict)} are proven equal again: {what} compared"
             command = f"brickd coverage {as_argument(verdict.service)}"
             self._log_event("evidence_proven", text, service=verdict.service, command=command)
 
 
 def _called(verdict: EvidenceVerdict) -> str:
-    return {"input": "outputs", "row": "rows"}.get(verdict.evidence, verdict.evidence)
+    what = {"input": "outputs", "row": "rows"}.get(verdict.evidence, verdict.evidence)
+    return what if verdict.service is None else f"{what} of {verdict.service}"
 
 
 def plain(reported: Collection[About]) -> list[list[Any]]:

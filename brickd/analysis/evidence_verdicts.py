@@ -43,7 +43,7 @@ _REASONS = {
     "key": "of another key",
     "unread": "not read yet",
     "unreadable": "that cannot be read",
-    "no_room": "without room for their records",
+    "no_room": "whose records did not fit into the event ring",
 }
 
 
@@ -192,7 +192,7 @@ def _partly(workers: Sequence[ComparedWorker]) -> str:
     parts = [f"{count(worst.compared)} compared"]
     parts += [f"{count(n)} {_REASONS[reason]}" for reason, n in unseen[worst.name].items() if n]
     others = sum(any(each.values()) for each in unseen.values()) - 1
-    also = f"; as {plural(others, 'other worker')}" if others else ""
+    also = f"; the same holds for {plural(others, 'other worker')}" if others else ""
     return f"{worst.name} has {plural(worst.watched, 'tensor')}: {', '.join(parts)}{also}"
 
 

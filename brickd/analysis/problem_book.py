@@ -32,8 +32,8 @@ _COUNTED = frozenset({"died", "lost", "uncounted"})
 _OF_NAMED = frozenset({"weights", "numbers", "nan"})
 
 WORKERS_ENDED = "its workers ended"
-INCOMPARABLE = "nothing is left to compare with"
-GONE = "it is no longer true"
+INCOMPARABLE = "no worker is left to compare with"
+GONE = "its condition is no longer true"
 
 State = Literal["began", "recovered", "ended", "unsilenced"]
 
@@ -177,7 +177,7 @@ class Book(NamedTuple):
             return WORKERS_ENDED
         unseen_ns = now_ns - entry.seen_ns
         if unseen_ns > self.active_ns:
-            return f"it was not seen again for {duration(self.active_ns)}"
+            return f"its cause was not seen again for {duration(self.active_ns)}"
         if here or unseen_ns < AWAY_NS:
             return None
         return INCOMPARABLE if entry.problem.kind == "weights" and not set(entry.problem.workers) <= {*equal} else GONE
@@ -234,10 +234,12 @@ def _with_silence(entry: Entry, now_ns: int, changes: list[Change]) -> Entry:
         return entry
     news = [name for name in entry.problem.workers if name not in entry.covered]
     if not entry.silenced(now_ns):
-        why = "its time is over"
+        why = "the silence has expired"
     elif news and entry.problem.kind in _OF_NAMED:
-        more = f" and {plural(len(news) - 1, 'more worker')}" if len(news) > 1 else ""
-        why = f"{news[0]}{more} now has the same problem"
+        who = (
+            f"{news[0]} and {plural(len(news) - 1, 'more worker')} now have" if len(news) > 1 else f"{news[0]} now has"
+        )
+        why = f"{who} the same problem"
     else:
         return entry
     entry = entry._replace(silenced_until_ns=None, covered=())

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import os
 import socket
 import struct
 from asyncio.trsock import TransportSocket
@@ -27,6 +28,7 @@ from uvicorn.server import ServerState
 from brickd.api.error_responses import error_body
 from brickd.api.peer_credentials import Role
 from brickd.base.open_file_limits import CLIENTS_MAX
+from brickd.base.users import user_name
 from brickd.client import protocol
 
 _DROP = struct.pack("ii", 1, 0)  # struct linger: close at once
@@ -141,10 +143,14 @@ class Connection(H11Protocol):
             self._turn_away(
                 HTTPStatus.FORBIDDEN,
                 protocol.STRANGER,
-                "only its own user, root and its group (BRICKD_GROUP) may connect",
+                f"expected user {user_name(os.geteuid())}, root or a member of its group (BRICKD_GROUP)",
             )
         elif not self._room.enter(self):
-            self._turn_away(HTTPStatus.TOO_MANY_REQUESTS, protocol.BUSY, "its limit of clients is reached: try again")
+            most = self._room.limits.connections
+            text = (
+                f"its limit of clients is reached ({most}; {most // 2} that may only read): close some, and try again"
+            )
+            self._turn_away(HTTPStatus.TOO_MANY_REQUESTS, protocol.BUSY, text)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove the client."""

@@ -90,7 +90,9 @@ def _require_prefix(request: Request, prefix: str) -> None:
     ours = protocol.quoted(prefix)
     meant = request.headers.get(protocol.PREFIX, ours)
     if meant != ours:
-        text = f"the request is about segments {meant}*, this daemon drains {ours}* (set BRICKD_SHM_PREFIX)"
+        text = (
+            f"the request asks for segments {meant}*, expected {ours}*, which this daemon reads (set BRICKD_SHM_PREFIX)"
+        )
         raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, text)
 
 
@@ -112,7 +114,9 @@ async def _body(request: Request, limits: Limits) -> bytes:
         body += piece
         if len(body) > limits.body_bytes:
             most = limits.body_bytes
-            text = f"the body of the request has more than {most} bytes, the limit: send fewer parameters"
+            text = (
+                f"the body of the request has {len(body)} bytes or more, expected at most {most}: send fewer parameters"
+            )
             raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
     return body
 

@@ -53,7 +53,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     status = HTTPStatus(error.status_code)
     message = error.detail
     if status is HTTPStatus.NOT_FOUND:
-        message = f"no path {request.scope['path'][:60]} (GET {protocol.ROOT} lists them)"
+        message = f"no path {request.scope['path'][:60]} (GET {protocol.ROOT} lists the paths)"
     elif status is HTTPStatus.METHOD_NOT_ALLOWED:
         message = f"method is {request.method}, expected {(error.headers or {}).get('Allow')}"
     return Reply(error_body(_KINDS[status], message), status)

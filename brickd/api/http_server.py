@@ -97,7 +97,9 @@ class HttpServer:
             return Reply(error_body("other_host", text), HTTPStatus.MISDIRECTED_REQUEST)
         given = headers.get("authorization", "").encode("latin-1")
         if self._token is not None and not hmac.compare_digest(given, b"Bearer " + self._token):
-            text = "expected the header Authorization: Bearer TOKEN, with the token in the file of --http-token-file"
+            seen = "wrong" if given else "missing"
+            wanted = "Authorization: Bearer TOKEN, with the token in the file of --http-token-file"
+            text = f"the header Authorization is {seen}, expected {wanted}"
             refused = Reply(error_body("no_token", text), HTTPStatus.UNAUTHORIZED)
             refused.headers["www-authenticate"] = "Bearer"
             return refused
@@ -111,7 +113,7 @@ class HttpServer:
         require_small_head(request, LIMITS)
         query = from_query(ProfileQuery, query_pairs("query", request.scope["query_string"]))
         if self._profiles >= PROFILES_MAX:
-            text = f"{PROFILES_MAX} profiles are being made, the limit: try again"
+            text = f"the limit of {PROFILES_MAX} profiles at the same time is reached: try again"
             return Reply(error_body(protocol.BUSY, text), HTTPStatus.TOO_MANY_REQUESTS)
         self._profiles += 1
         try:

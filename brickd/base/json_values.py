@@ -60,7 +60,7 @@ def unicode(value: Any) -> str:
 
 def limited(value: Sized, most: int) -> Any:
     """Check that a value has at most `most` parts."""
-    require(len(value) <= most, f"at most {most}", len(value))
+    require(len(value) <= most, f"a length of at most {most}", len(value))
     return value
 
 
@@ -78,7 +78,7 @@ def listed(value: Any, most: int) -> list[Any]:
 def bits(value: Any, most: int) -> int:
     """Decode at most `most` bits from hexadecimal digits."""
     found = int(limited(text(value), most // 4), 16)
-    require(found >= 0, "no sign", value)
+    require(found >= 0, "hexadecimal digits without a sign", value)
     return found
 
 

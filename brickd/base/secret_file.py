@@ -39,6 +39,6 @@ def secret_of(path: Path, option: str) -> bytes:
     finally:
         os.close(fd)
     if not 0 < len(secret) <= _SECRET_BYTES_MAX:
-        seen = "a longer secret" if secret else "no secret"
-        raise WrongQuestion(f"{option} {path} has {seen}, expected 1 to {_SECRET_BYTES_MAX:,} bytes")
+        seen = f"more than {_SECRET_BYTES_MAX:,}" if secret else "0"
+        raise WrongQuestion(f"{option} {path} has {seen} bytes, expected 1 to {_SECRET_BYTES_MAX:,} bytes")
     return secret

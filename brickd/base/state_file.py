@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import reprlib
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,15 +35,16 @@ def unframed(kind: str, version: int, content: bytes) -> bytes:
     """
     title = _title(kind)
     head, newline, body = content.partition(b"\n")
+    seen, wanted = reprlib.repr(head[:60].decode(errors="replace")), f"'{title.decode()}VERSION BYTES CRC'"
     if not head.startswith(title) or not newline:
-        raise CheckpointRefused(f"is not a {kind} file of brickd: its first line is invalid")
+        raise CheckpointRefused(f"is not a {kind} file of brickd: its first line is {seen}, expected {wanted}")
     try:
         written, length, crc = head[len(title) :].split(b" ")
         numbers = int(written), int(length), int(crc, 16)
     except ValueError:
-        raise CheckpointRefused("is damaged: its first line is invalid") from None
+        raise CheckpointRefused(f"is damaged: its first line is {seen}, expected {wanted}") from None
     if content[: len(head)] != b"%s%d %d %08x" % (title, *numbers):
-        raise CheckpointRefused("is damaged: its first line is invalid")
+        raise CheckpointRefused(f"is damaged: its first line is {seen}, expected {wanted}")
     if len(body) != numbers[1]:
         raise CheckpointRefused(f"is damaged: it has {len(body)} bytes, expected {numbers[1]}")
     if _crc(numbers[0], body) != numbers[2]:

@@ -38,65 +38,92 @@ def _row(default: float, unit: str, least: float, most: float, meaning: str) -> 
 class Thresholds:
     """The values of all thresholds."""
 
-    stuck_min: float = _row(30, "s", 1, 86_400, "A span is not reported as stuck before it is open for this time.")
+    stuck_min: float = _row(
+        30, "s", 1, 86_400, "A span is reported as stuck only after it has been open for this time."
+    )
     stuck_times: float = _row(
-        20, "times", 1, 1e6, "A span is not reported as stuck before this multiple of its own p99."
+        20,
+        "times",
+        1,
+        1e6,
+        "A span is reported as stuck only after it has been open for this many times the p99 of its brick.",
     )
     stuck_first: float = _row(
         600,
         "s",
         1,
         604_800,
-        "If a worker completes no span, a span whose p99 is unknown is reported as stuck after this time.",
+        "If the p99 of its brick is unknown, a span is reported as stuck after its worker has completed no span for"
+        " this time.",
     )
     memory_over: float = _row(
-        600, "s", 300, 86_400, "A worker is reported after its memory has only grown for this time."
+        600, "s", 300, 86_400, "A worker is reported after its memory has grown, and never shrunk, for this time."
     )
-    memory_growth: float = _row(1, "MiB/min", 0.01, 1e6, "A worker whose memory grows by less is not reported.")
+    memory_growth: float = _row(
+        1, "MiB/min", 0.01, 1e6, "A worker is reported only if its memory grows by at least this rate."
+    )
     slower_percent: float = _row(
-        30, "percent", 1, 1e4, "A worker is not reported as slower than before if the difference is below this."
+        30,
+        "percent",
+        1,
+        1e4,
+        "A worker is reported as slower than before only if its calls take at least this percentage longer.",
     )
     slower_over: float = _row(
         300,
         "s",
         60,
         3_600,
-        "A worker is compared with its own past after it has recorded for this time and one minute.",
+        "A worker is compared with its own past only after it has recorded for this time plus one minute.",
     )
     straggler_percent: float = _row(
-        1, "percent", 0.1, 1e4, "A worker is not named as a straggler if the difference of its calls is below this."
+        1,
+        "percent",
+        0.1,
+        1e4,
+        "A worker is named as a straggler only if its calls take at least this percentage longer than the median.",
     )
     straggler_cost_percent: float = _row(
         0.1,
         "percent",
         0.1,
         100,
-        "A worker is not named as a straggler if its slowness costs less than this part of the time.",
+        "A worker is named as a straggler only if its slowness costs at least this percentage of its time.",
     )
     waits_percent: float = _row(
         5,
         "percent",
         0.1,
         1e4,
-        "A worker is not reported as waiting for a processor if its waiting, minus the median of all workers, is "
-        "below this part of its time.",
+        "A worker is reported as waiting for a processor only if it waits for at least this percentage of its time"
+        " more than the median worker.",
     )
     waits_alone_percent: float = _row(
         25,
         "percent",
         0.1,
         1e4,
-        "A worker with only one allowed processor, or in a throttled control group, is reported if it waits for a "
-        "processor for this part of its time. In a service of one or two workers, each is reported at twice this part.",
+        "A worker that may use only one processor, or whose control group is throttled, is reported if it waits for"
+        " a processor for this percentage of its time. In a service of one or two workers, each is reported at twice"
+        " this percentage.",
     )
     nan_for: float = _row(
-        600, "s", 1, 604_800, "The alarm `nan` of a worker ends when no NaN or infinity was born in it for this time."
+        600,
+        "s",
+        1,
+        604_800,
+        "The alarm `nan` of a worker ends when the worker has computed no NaN or infinity from finite inputs for"
+        " this time.",
     )
     active_for: float = _row(
-        600, "s", 1, 604_800, "A problem is active until its cause has not been seen for this time."
+        600, "s", 1, 604_800, "A problem is active as long as its cause was seen within this time."
     )
     unproven_for: float = _row(
-        60, "s", 1, 604_800, "A class of evidence must be unproven for this time before an event reports it."
+        60,
+        "s",
+        1,
+        604_800,
+        "An event reports that a class of evidence is unproven after it has been unproven for this time.",
     )
 
     def ns(self, name: str) -> int:

@@ -36,6 +36,6 @@ def others_have(segments: Mapping[int, int]) -> str:
     named = ", ".join(f"{user_name(uid)} has {plural(count, 'segment')}" for uid, count in by_count[:3])
     more = f", and {plural(len(by_count) - 3, 'more user')}" if len(by_count) > 3 else ""
     return (
-        f"user {user_name(os.geteuid())} has no segments here, and brickd reads only the segments of its own user:"
-        f" {named}{more} ({as_user(by_count[0][0], 'status')})"
+        f"user {user_name(os.geteuid())} has no segments here, and brickd reads only the segments of the user who runs"
+        f" it; {named}{more} ({as_user(by_count[0][0], 'status')})"
     )

@@ -104,7 +104,7 @@ def brickd() -> None:
     """Show where the time goes in a running multi-process server.
 
     A WORKER is a name such as api/0. A SERVICE is the group of workers that run the same program, such as api.
-    A RECORDING is a file that "brickd record" wrote: a verb that takes one shows it instead of this machine.
+    A RECORDING is a file that "brickd record" wrote. A verb that takes a RECORDING shows it instead of this machine.
 
     \b
     Exit codes:

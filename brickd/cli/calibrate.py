@@ -82,7 +82,12 @@ def calibrate(
     """  # noqa: D301
     giving = peak_flops is not None and bandwidth is not None
     if not giving and (peak_flops, bandwidth, device) != (None, None, None):
-        raise click.UsageError("expected --peak-flops and --bandwidth together (--device needs both)")
+        seen = next(
+            name
+            for name, value in (("--peak-flops", peak_flops), ("--bandwidth", bandwidth), ("--device", device))
+            if value is not None
+        )
+        raise click.UsageError(f"{seen} is given alone, expected --peak-flops and --bandwidth together")
     if giving and quick:
         raise click.UsageError("--quick contradicts --peak-flops: give one of them")
     if giving and replace:
@@ -127,8 +132,8 @@ def _require_this_machine(known: Sequence[Device]) -> None:
         if device.source == "measured" and device.machine is not None and device.machine != here():
             other, this = peak_words.machine(asdict(device.machine)), peak_words.machine(asdict(here()))
             raise BrickdError(
-                f"the saved peaks are of another machine ({other}), this one is {this}: to replace them: brickd "
-                f"calibrate --replace"
+                f"the saved peaks are of another machine ({other}), expected peaks of this machine ({this}): replace"
+                " them (brickd calibrate --replace)"
             )
 
 
@@ -142,7 +147,10 @@ def _measured(quick: bool) -> tuple[list[Device], list[Skipped]]:
         progress.show("")
     if not found.devices:
         why = "; ".join(f"{what}: {why}" for what, why in found.skipped)
-        raise BrickdError(f"nothing could be measured ({why}); the saved peaks are unchanged")
+        raise BrickdError(
+            f"nothing could be measured ({why}); the saved peaks are unchanged (to save peaks of a data sheet: brickd"
+            " calibrate --device NAME --peak-flops N --bandwidth N)"
+        )
     return found.devices, found.skipped
 
 
@@ -167,11 +175,12 @@ def _render(devices: Sequence[Device], skipped: Sequence[Skipped], kept: Sequenc
     notes = [f"{device.name}: {device.by}; {_where(device)}" for device in devices if device.by is not None]
     notes += [line for device in devices for line in peak_words.bounds(device.document())]
     notes += [
-        f"{device}, {of}: {units.count(before)}/s of {at[:10]} is kept; the new result is {units.count(now)}/s"
+        f"{device}, {of}: the higher result of {at[:10]} is kept, {units.count(before)}/s; the new result is"
+        f" {units.count(now)}/s"
         for device, of, before, now, at in kept
     ]
     if kept:
-        notes.append("to replace it: brickd calibrate --replace")
+        notes.append("to replace higher results of earlier measurements: brickd calibrate --replace")
     notes += [f"{device.name}, {what}: not measured: {why}" for device in devices for what, why in device.skipped]
     notes += [f"{what}: not measured: {why}" for what, why in skipped]
     return [*lines, *(line for note in notes for line in escape.wrapped(note, screen.width))]

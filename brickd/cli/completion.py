@@ -96,7 +96,10 @@ def _shell(command: click.Command, shell: str) -> ShellComplete:
 
     kind = get_completion_class(shell)
     if kind is None:
-        raise BrickdError(f"the installed click has no completion for {shell} (pip install --upgrade click)")
+        import importlib.metadata  # a completion does not wait for this module
+
+        seen = importlib.metadata.version("click")
+        raise BrickdError(f"the installed click {seen} has no completion for {shell} (pip install --upgrade click)")
     return kind(command, {}, _PROGRAM, VARIABLE)
 
 

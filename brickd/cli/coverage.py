@@ -104,11 +104,12 @@ def _service(service: dict[str, Any], document: dict[str, Any], screen: Screen) 
 
 def _thinned(service: str, thinned: dict[str, Any], source: str) -> str:
     words = thinned["fingerprints"]
-    text = "no fingerprints" if words == OFF else f"fingerprints of one step of {words.removeprefix('1/')}"
+    how = "not" if words == OFF else f"only in one step of {words.removeprefix('1/')}"
+    text = f"fingerprints are recorded {how}"
     if thinned["instrumented"]:
-        text += " of instrumented models"
+        text += ", for instrumented models"
     if thinned["workers"] < thinned["of"]:
-        text += f" in {thinned['workers']} of {units.many(thinned['of'], 'worker')}"
+        text += f", in {thinned['workers']} of {units.many(thinned['of'], 'worker')}"
     command = f"brickd set {as_argument(service)} --fingerprints all"
     return text if source == "recording" else f"{text} ({command})"
 
@@ -121,7 +122,9 @@ def _looked_at(row: dict[str, Any]) -> Iterator[str]:
     layers, waiting = row["layers"], row["layers_in_turn"]
     turns = ""
     if row["turns"]:
-        turns = f"; each of {units.many(row['turns'], 'turn')} comes within {units.duration(row['cycle_ns'])}"
+        turns = (
+            f"; parts take {units.many(row['turns'], 'turn')}, each at least once in {units.duration(row['cycle_ns'])}"
+        )
     of = f" of {layers + waiting}" if waiting else ""
     yield f"rows in {layers}{of} {'layer' if layers + waiting == 1 else 'layers'}, calls: {', '.join(phases)}{turns}"
 
@@ -132,7 +135,7 @@ def _finding(finding: dict[str, Any]) -> str:
     where = finding["kernel"] if finding["layer"] is None else f"{finding['kernel']} layer {finding['layer']}"
     how = "differ" if len(finding["workers"]) > 1 else "differs"
     times = units.many(finding["cases"], "case")
-    return f"{where}: {', '.join(finding['workers'])} {how}, {times} looked at"
+    return f"{where}: {', '.join(finding['workers'])} {how}, {times} examined"
 
 
 def _rows(sites: Iterable[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
@@ -195,5 +198,5 @@ def _window(document: dict[str, Any]) -> Iterator[str]:
         unlooked = units.many(document["unlooked"], "fingerprint")
         sites = sum(each["state"] == "not_judged" for each in document["sites"])
         none = f"; {units.many(sites, 'site')} not judged" if sites else ""
-        why = "their sites had enough other fingerprints, or they were evicted"
+        why = "they were evicted, or enough others of their site were examined"
         yield f"{unlooked} that differ were not examined: {why}{none}"

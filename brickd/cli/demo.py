@@ -51,7 +51,7 @@ Process = subprocess.Popen[bytes]
 
 @click.command()
 @click.option("--seconds", type=ParameterType(Duration(0.5, 600, "")), default="50s", show_default=True,
-              metavar="DURATION", help="Run for this time. To find the slow worker takes 50 seconds.")  # fmt: skip
+              metavar="DURATION", help="Run for this time. To find the slow worker, brickd needs 50s.")  # fmt: skip
 def demo(seconds: float) -> None:
     """Run a demonstration: four workers, one damaged, one slow.
 
@@ -65,7 +65,8 @@ def demo(seconds: float) -> None:
         signal.signal(number, _end_by_signal)
     with _place(), _running() as processes:
         print_message(
-            "a daemon and four replicas of a transformer: one has a flipped bit in a weight, one is slow at one kernel"
+            "starting a daemon and four replicas of a transformer: one replica has a flipped bit in a weight, another"
+            " replica is slow in one kernel"
         )
         began = time.monotonic()
         for share, line, why in _TYPED:
@@ -74,7 +75,7 @@ def demo(seconds: float) -> None:
             verb, *words = line.split()
             _VERBS[verb].main(words, standalone_mode=False)
             click.echo()
-    print_message("the workers have ended and removed their segments; instrument your own: see docs/getting-started.md")
+    print_message("the workers have ended and removed their segments; to time your own code: docs/getting-started.md")
 
 
 def _end_by_signal(number: int, _: object) -> None:

@@ -103,7 +103,10 @@ def _is_slower(document: dict[str, Any], percent: float) -> bool:
         )
     bricks = [row for row in document["timing"]["bricks"] if row["p_value"] is not None]
     if not bricks:
-        raise NothingComparable(f"no brick ran {CALLS_MIN} times or more in both workers: let them run longer")
+        most = max((min(row[side]["calls"] for side in ("a", "b")) for row in document["timing"]["bricks"]), default=0)
+        raise NothingComparable(
+            f"no brick ran {CALLS_MIN} times or more in both workers, at most {most}: let the workers run longer"
+        )
     changes = [row["difference_percent"] for row in bricks if row["significant"]]
     return any(change is None or change > percent for change in changes)
 

@@ -128,13 +128,21 @@ def _unseen(seen: dict[str, Any]) -> Iterator[str]:
     counts = [
         (seen["lone"], "fingerprint without a counterpart", "fingerprints without a counterpart"),
         (seen["bare"], "fingerprint without inputs", None),
-        (seen["uncertain"], "fingerprint at the edge of the window", "fingerprints at the edge of the window"),
+        (
+            seen["uncertain"],
+            "fingerprint whose counterpart may be lost or still to come",
+            "fingerprints whose counterparts may be lost or still to come",
+        ),
         (seen["unreadable"], "tensor that cannot be read", "tensors that cannot be read"),
-        (steps.get("lone", 0), "step of one worker only", "steps of one worker only"),
-        (steps.get("other", 0), "step of different work", "steps of different work"),
+        (steps.get("lone", 0), "step that only one worker has", "steps that only one worker has"),
+        (
+            steps.get("other", 0),
+            "step in which the workers did different work",
+            "steps in which the workers did different work",
+        ),
         (seen["off_sites"], "sensitive site", "sensitive sites"),
-        (seen["evicted"], "fingerprint without room", "fingerprints without room"),
-        (seen["lost"], "fingerprint lost", "fingerprints lost"),
+        (seen["evicted"], "evicted fingerprint", None),
+        (seen["lost"], "lost fingerprint", None),
     ]
     if any(n for n, _, _ in counts):
         yield f"unseen: {', '.join(units.many(n, one, more) for n, one, more in counts if n)}"

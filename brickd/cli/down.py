@@ -24,7 +24,7 @@ _STEP_SECONDS = 0.02
 
 @click.command()
 @click.option("--wait", type=ParameterType(Duration(0, 3600, "")), default="20s", show_default=True, metavar="DURATION",
-              help="Wait at most this long until the daemon has ended.")  # fmt: skip
+              help="Wait at most this long for the end of the daemon.")  # fmt: skip
 @output_options
 def down(wait: float, output: str) -> None:
     """Stop the daemon; the next daemon continues from its saved state."""
@@ -57,7 +57,9 @@ def _holder(here: Runtime) -> int | None:
     except FileNotFoundError:
         return None
     except PermissionError as error:
-        raise NotPermitted(f"{here.lock}: cannot be opened: only the daemon's user and root may stop it") from error
+        raise NotPermitted(
+            f"{here.lock}: cannot be opened: {error.strerror} (run brickd down as the daemon's user, or as root)"
+        ) from error
     try:
         return holder(fd, 0)
     finally:

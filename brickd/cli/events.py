@@ -59,7 +59,7 @@ def _follow(query: EventsQuery, output: str) -> NoReturn:
 
 def _missed(count: int) -> None:
     if count:
-        print_message(f"{plural(count, 'earlier event')} no longer stored")
+        print_message(f"{plural(count, 'earlier event is', 'earlier events are')} no longer stored")
 
 
 def _none(query: EventsQuery, document: dict[str, Any]) -> str:

@@ -33,8 +33,8 @@ NO_SPANS = "the recording has no spans: `brickd record --spans` records each spa
 def export(query: ExportQuery, recordings: Sequence[str], form: str, file: str) -> None:
     """Write the spans of a recording for other tools.
 
-    Replaces FILE when it is complete. Needs a recording with spans ("brickd record --spans"), and may be given several
-    files of one recording. "brickd spans" shows the longest spans in a table.
+    Replaces FILE when the export is complete. Needs a recording with spans ("brickd record --spans"). A recording may
+    consist of several files. "brickd spans" shows the longest spans in a table.
 
     \b
     Formats:

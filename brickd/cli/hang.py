@@ -41,8 +41,7 @@ def hang(query: HangQuery, recordings: Sequence[str], output: str) -> Exit:
 
     Reads each thread twice, --watch DURATION apart. If a service has three or more workers, names the worker that the
     others wait for, or the worker that is stuck while the others move. For a recording, compares the last two
-    snapshots.
-    You can run this command long after the hang began. Exits 1 if it names a worker.
+    snapshots. You can run this command long after the hang began. Exits 1 if it names a worker.
 
     \b
     Examples:

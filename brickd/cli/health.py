@@ -182,7 +182,7 @@ def _required(what: str, status: Document) -> Condition:
     unproven = [each for each in proofs if each["verdict"] == "unproven"]
     wanted = f"{what} proven in each service"
     if not (worst := diverged + unproven):
-        seen = f"{what} equal in {plural(len(proofs), 'service')}" if proofs else f"no service, so no {what}"
+        seen = f"{what} equal in {plural(len(proofs), 'service')}" if proofs else f"no service that has {what}"
         return _judged(f"require {what}", True, seen, wanted)
     more = f" and in {plural(len(worst) - 1, 'more service')}" if len(worst) > 1 else ""
     why = "" if worst[0]["why"] is None else f" ({worst[0]['why']})"
@@ -200,8 +200,8 @@ def _daemon(status: Document, missing: Missing | None, *, needed: bool) -> Condi
     name, wanted, facts = "daemon", "a daemon that answers", status["daemon"]
     if facts is not None:
         if facts["loop_still_ns"] > _STILL_NS:
-            seen = f"daemon {facts['pid']} answers but has drained nothing for {duration(facts['loop_still_ns'])}"
-            return _judged(name, False, seen, "a running loop", "brickd down && brickd up -d")
+            seen = f"daemon {facts['pid']} answers, but has read nothing for {duration(facts['loop_still_ns'])}"
+            return _judged(name, False, seen, "a read every second", "brickd down && brickd up -d")
         return _judged(name, True, f"daemon {facts['pid']}", wanted)
     if missing is not None:
         return _judged(name, False, missing.what, wanted, "brickd up -d" if missing.ended else "brickd doctor")
@@ -211,12 +211,12 @@ def _daemon(status: Document, missing: Missing | None, *, needed: bool) -> Condi
     if unread:
         seen = f"no daemon, but spans are on in {plural(unread, 'worker')} and no process reads them"
         return _judged(name, False, seen, "a daemon that reads them", "brickd up -d")
-    return _judged(name, not needed, "no daemon", wanted if needed else "no dead daemon", "brickd up -d")
+    return _judged(name, not needed, "no daemon", wanted if needed else "no killed daemon", "brickd up -d")
 
 
 def _checkpoint(facts: dict[str, Any] | None) -> Condition:
     if facts is None:
-        return _judged("checkpoint", True, "no checkpoint", "none without a daemon")
+        return _judged("checkpoint", True, "no checkpoint", "no checkpoint without a daemon")
     problem = facts["checkpoint_problem"]
     seen = "checkpoint written" if problem is None else f"no checkpoint: {problem}"
     return _judged("checkpoint", problem is None, seen, "a written checkpoint", "brickd doctor")
@@ -224,7 +224,7 @@ def _checkpoint(facts: dict[str, Any] | None) -> Condition:
 
 def _diverged(found: Sequence[dict[str, Any]] | None) -> Condition:
     if found is None:
-        return _judged("diverged", True, "no numbers compared", "none without a daemon")
+        return _judged("diverged", True, "no numbers compared", "no comparison without a daemon")
     text = f"{found[0]['kernel']} of {found[0]['service']} diverged" if found else "nothing diverged"
     more = f" and {plural(len(found) - 1, 'more site')}" if len(found) > 1 else ""
     return _judged("diverged", not found, text + more, "none", found[0]["command"] if found else "")
@@ -232,21 +232,22 @@ def _diverged(found: Sequence[dict[str, Any]] | None) -> Condition:
 
 def _weights(found: Sequence[dict[str, Any]] | None) -> Condition:
     if found is None:
-        return _judged("weights", True, "no weights compared", "none without replicas")
+        return _judged("weights", True, "no weights compared", "no comparison without replicas")
     workers = list(dict.fromkeys(name for each in found for name in each["workers"]))
     seen = f"weights of {workers[0]} differ" if workers else "weights equal"
-    more = f" and of {len(workers) - 1} more" if len(workers) > 1 else ""
-    return _judged("weights", not workers, seen + more, "the same in all", found[0]["command"] if found else "")
+    more = f" and of {plural(len(workers) - 1, 'more worker')}" if len(workers) > 1 else ""
+    wanted = "equal weights in all replicas"
+    return _judged("weights", not workers, seen + more, wanted, found[0]["command"] if found else "")
 
 
 def _straggler(
     found: Sequence[dict[str, Any]] | None, waiting: Sequence[dict[str, Any]] | None, age_ns: int | None
 ) -> Condition:
     if found is None and age_ns is not None:
-        seen = f"no worker judged: the last look at the workers was {duration(age_ns)} ago"
-        return _judged("straggler", False, seen, "a look each 10 s", "brickd events")
+        seen = f"no worker is judged: the daemon compared the workers last {duration(age_ns)} ago"
+        return _judged("straggler", False, seen, "a comparison every 10 s", "brickd events")
     if found is None:
-        return _judged("straggler", True, "no worker compared", "none without a daemon")
+        return _judged("straggler", True, "no worker compared", "no comparison without a daemon")
     workers = list(dict.fromkeys(each["worker"] for each in (*found, *(waiting or ()))))
     how = "slow" if found else "waits for a processor"
     seen = f"{workers[0]} {how}" if workers else "no worker slow"
@@ -256,7 +257,7 @@ def _straggler(
 
 def _alarm(kind: str, found: Sequence[dict[str, Any]] | None) -> Condition:
     if found is None:
-        return _judged(kind, True, f"{kind} not checked", "none without a daemon")
+        return _judged(kind, True, f"{kind} not checked", "no check without a daemon")
     mine = [each for each in found if each["kind"] == kind]
     workers = list(dict.fromkeys(name for each in mine for name in each["workers"]))
     more = f" and {len(workers) - 1} more" if len(workers) > 1 else ""

@@ -44,9 +44,9 @@ from brickd.shm.segment_files import prefix
 def prune(query: WorkersQuery, dry_run: bool, refused: bool, output: str) -> None:
     """Remove the segments of workers that ended or died.
 
-    A worker has died if its lock is free and its segment did not change for five seconds. The daemon also forgets the
-    totals of these workers. Each removed segment leaves a small record, so that its spans are still counted, as
-    removed.
+    A worker counts as died if its lock is free and its segment did not change for five seconds. The daemon also forgets
+    the totals of the removed workers. Each removed segment leaves a small record, so that brickd still counts its
+    spans, as removed.
     """
     if refused and query.names:
         raise click.UsageError(f"--refused contradicts a worker's name, {query.names[0]}: give one of them")
@@ -77,7 +77,7 @@ def prune(query: WorkersQuery, dry_run: bool, refused: bool, output: str) -> Non
     def table(_: Screen) -> list[str]:
         would = "would " if dry_run else ""
         if not outcome.removed and not forgotten and not noted:
-            return ["nothing to remove: no segment of an ended or dead worker"]
+            return ["nothing to remove: no worker has ended or died"]
         lines = [
             f"{would}remove{'' if dry_run else 'd'} {escaped(one.file)}  {units.many(one.spans, 'span')}"
             f"  {units.size(one.memory_bytes)}"
@@ -88,7 +88,8 @@ def prune(query: WorkersQuery, dry_run: bool, refused: bool, output: str) -> Non
             lines.append(f"{'would forget' if dry_run else 'forgot'} the totals of {workers} that a daemon kept")
         if noted:
             workers = units.many(noted, "removed worker")
-            lines.append(f"{'would take' if dry_run else 'took'} note of {workers}: their spans stay counted")
+            done = "would no longer report" if dry_run else "no longer reports"
+            lines.append(f"brickd status {done} {workers} as a problem; their spans stay counted")
         return lines
 
     emit(document, output, table=table, rows="removed")
@@ -106,7 +107,7 @@ def _dead(query: WorkersQuery) -> dict[str, str] | None:
     dead = {each["uuid"]: each["name"] for each in meant if each["state"] in ("died", "ended")}
     if not dead:
         who = " or ".join(query.names)
-        raise NoSuchWorker(f"{who} is live, expected a worker that ended or died (brickd workers lists them)")
+        raise NoSuchWorker(f"{who} is live, expected a worker that ended or died (brickd workers lists these)")
     return dead
 
 

@@ -68,7 +68,9 @@ def record(order: StartRecording, file: str | None, fetch: str | None, as_json: 
     if fetch is None:
         return _emitted(*_recorded(order, out), as_json)
     if order != StartRecording():
-        raise click.UsageError("--fetch records nothing: leave out the options of a new recording")
+        raise click.UsageError(
+            f"--{to_query(order)[0][0]} contradicts --fetch, which records nothing: give one of them"
+        )
     found = _unfetched(fetch)
     return _emitted(found, _fetched(found, out), as_json)
 
@@ -110,8 +112,8 @@ def _recorded(order: StartRecording, out: Path) -> tuple[Document, bool]:
             raise
         document = _here(order, out)
     if document["why"] not in ("asked", "over", "exited"):
-        ended = "the daemon ended" if document["why"] == "daemon_ended" else "a defect of brickd (brickd events)"
-        print_message(f"the recording ended early: {ended}")
+        ended = "the daemon ended" if document["why"] == "daemon_ended" else "brickd has a defect (brickd events)"
+        print_message(f"the recording ended early, because {ended}")
     return document, complete
 
 
@@ -199,7 +201,7 @@ def _unfetched(recording: str) -> Document:
             if each["written"]:
                 raise BrickdError(f"recording {recording} is still being written: end it first ({ENDING})")
             return each
-    raise BrickdError(f"the daemon has no recording {recording} (brickd doctor lists them)")
+    raise BrickdError(f"the daemon has no recording {recording} (brickd doctor lists the recordings)")
 
 
 def _fetched(document: Document, out: Path) -> bool:
@@ -220,7 +222,7 @@ def _begun(order: StartRecording, document: Document) -> str:
 def _progress(document: Document) -> str:
     size, workers = units.size(document["bytes"]), units.many(document["workers"], "worker")
     line = f"recording {units.duration(document['elapsed_ns'])}  {size}  {workers}"
-    return f"{line}  {document['trouble']}: not recording now" if document["trouble"] else line
+    return f"{line}  nothing is recorded now: {document['trouble']}" if document["trouble"] else line
 
 
 def _render(document: Document) -> list[str]:

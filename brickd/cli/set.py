@@ -52,4 +52,5 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
     yield f"{document['service']}: {sentence(document)} in {units.many(document['workers'], 'worker')}"
     if document["deaf"] and (document["fingerprints"], document["sites"]) != (DEFAULT, [ALL]):
         deaf = units.many(document["deaf"], "worker")
-        yield f"{deaf} cannot be set: its brick-agent is older and records all steps and sites"
+        its = "its" if document["deaf"] == 1 else "their"
+        yield f"{deaf} cannot obey: {its} brick-agent is too old, and records all steps and sites"

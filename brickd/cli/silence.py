@@ -27,8 +27,8 @@ def silence(query: Silencing, output: str) -> None:
     """Silence a problem for a time, or list the silenced ones.
 
     "brickd status" shows the ID in front of each problem. A silenced problem is counted, but it is neither listed
-    nor sent as an alarm. The silence ends after its time, or earlier if another worker gets the same problem. Needs a
-    daemon.
+    nor sent as an alarm. The silence ends after the given time. The silence of a problem about numbers or weights also
+    ends if the problem spreads to another worker. Needs a daemon.
 
     \b
     Examples:

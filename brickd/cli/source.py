@@ -25,10 +25,10 @@ from brickd.query.queries import SourceQuery
 _TAB = 8
 _UNUSED = 10  # how many sources without a kernel the screen shows; JSON has all
 _NOT_KEPT = {
-    "dropped": ("source", "incomplete for lack of room in a ring"),
-    "refuted": ("source", "with a text that does not match its hash"),
-    "refused": ("part", "that is invalid"),
-    "removed": ("file", "unused for the longest time"),
+    "dropped": ("source", "that did not fit into a ring"),
+    "refuted": ("source", "whose text does not match its hash"),
+    "refused": ("part", "with invalid content"),
+    "removed": ("file", "that was unused for the longest time"),
 }
 _FIGURES = (
     Figure(Column("SOURCE"), "hash", str),

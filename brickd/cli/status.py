@@ -116,7 +116,7 @@ def render(document: dict[str, Any], screen: Screen, more: Sequence[str] = ()) -
     past = inactive(document)
     lines = _services(document, screen, past=bool(past)) + _problems(document, screen)
     if past:
-        text = f"no longer active, but status --check fails: {'; '.join(each.seen for each in past)}"
+        text = f"no longer active, but status --check still fails: {'; '.join(each.seen for each in past)}"
         lines += wording.finding(text, command(document, past[0].command or "brickd events"), screen)
     lines += wording.removed(document["removed"], screen) + _numerics(document, screen) + _unproven(document, screen)
     lines += _workers(document, screen)
@@ -147,7 +147,7 @@ def _services(document: dict[str, Any], screen: Screen, *, past: bool) -> list[s
         beside = 0 if lines else len(verdict) + 2
         room = None if screen.width is None else max(_NARROWEST_NAME, screen.width - len(facts) - beside)
         lines.append(escape.text(escape.text(name, room) + facts, screen.width))
-    then = f"; a single one: {_next(document, 'status')} SERVICE"
+    then = f"; to show one of them: {_next(document, 'status')} SERVICE"
     lines += wording.more(len(services) - _SERVICES, "more service", then)
     fits = lines and (screen.width is None or escape.width(lines[0]) + 2 + len(verdict) <= screen.width)
     colour = "red" if count else "yellow" if unproven or past else "green"
@@ -195,7 +195,7 @@ def _workers(document: dict[str, Any], screen: Screen) -> list[str]:
     if rest:
         states: Counter[str] = Counter()
         for worker in rest:
-            states["healthy" if _healthy(worker, outliers) else "in trouble"] += worker["together"]
+            states["healthy" if _healthy(worker, outliers) else "with a problem"] += worker["together"]
         each = [worker["ledger"]["spans"]["summarized"] for worker in rest]
         text = ", ".join(f"{n} {state}" for state, n in states.items())
         spans = f"{units.count(min(each))} to {units.many(max(each), 'span')} each"

@@ -31,7 +31,7 @@ _WHY_NOT = (
     ("bricks_few_samples", "with too few calls"),
     ("bricks_small", "with too little time"),
     ("bricks_unjudged", "of category wait or idle"),
-    ("bricks_bounded", "with bounds only"),
+    ("bricks_bounded", "whose times are only bounds"),
 )
 
 

@@ -112,15 +112,16 @@ def notes(document: Entry, screen: Screen) -> list[str]:
     if (slowest := document["slowest_kernel"]) is not None:
         lines.append(_slowest(slowest))
         if slowest["source_hash"] is not None:
-            lines.append(f"its source: brickd source {slowest['source_hash']}")
+            lines.append(f"to print the source of this kernel: brickd source {slowest['source_hash']}")
     returned = document["returned"]
     lines += [_returned(each) for each in returned[:_RETURNED]]
     lines += wording.more(len(returned) - _RETURNED, "more returned", several="more returned")
     if document["stray_marks"]:
-        lines.append(f"{units.many(document['stray_marks'], 'mark')} not shown: their place is unknown")
+        marks = units.many(document["stray_marks"], "launch, transfer or need", "launches, transfers and needs")
+        lines.append(f"not shown, because their place in the tree is unknown: {marks}")
     if document["refused_marks"]:
-        marks = units.many(document["refused_marks"], "mark")
-        lines.append(f"{marks} not counted by their workers, so not shown  brickd doctor")
+        marks = units.many(document["refused_marks"], "launch, transfer or need", "launches, transfers and needs")
+        lines.append(f"not shown, because their workers had no room to count them: {marks}  brickd doctor")
     return [escape.text(line, screen.width) for line in lines]
 
 
@@ -129,7 +130,7 @@ def _slowest(slowest: Entry) -> str:
     launches = units.many(slowest["launches"], "launch", "launches")
     time = units.duration(slowest["time_ns"])
     if slowest["by"] == "brick":
-        return f"slowest kernel: {slowest['name']}{inside}, which took {time} itself; no kernel reported a time"
+        return f"slowest kernel: {slowest['name']}{inside}, whose brick took {time}; no kernel reported a time"
     if slowest["timed"] < slowest["launches"]:
         launches = f"{_of(slowest['timed'], slowest['launches'])} launches"
     return f"slowest kernel: {slowest['name']}{inside}, {'≤ ' if slowest['bounded'] else ''}{time} in {launches}"
@@ -162,7 +163,9 @@ def critical(document: Entry, screen: Screen) -> list[str]:
     for circle in path["cycles"][:_CIRCLES]:
         names = ", ".join(each["name"] for each in circle[:_STEPS])
         rest = f", …{units.count(len(circle) - _STEPS)} more" if len(circle) > _STEPS else ""
-        lines.append(escape.text(f"need each other in a circle, and count as one: {names}{rest}", screen.width))
+        lines.append(
+            escape.text(f"these need each other in a circle, and count as one node: {names}{rest}", screen.width)
+        )
     lines += wording.more(len(path["cycles"]) - _CIRCLES, "more circle")
     for each in document["unresolved_needs"][:_UNRESOLVED]:
         line = f"{each['name']}{_inside(each)} needs {each['needs']}, which was not recorded"
@@ -186,7 +189,7 @@ def _slack(document: Entry, screen: Screen) -> Iterator[str]:
     loose = [node for node in nodes if node["slack_ns"] and node["total_ns"]]
     loose.sort(key=lambda node: (-node["slack_ns"], node["id"]))
     if not loose:
-        yield escape.text("nothing has slack: each waits for the previous one", screen.width)
+        yield escape.text("no brick has slack: each brick waits for the brick before it", screen.width)
         return
     inside = {node["id"]: node["name"] for node in nodes}
     shown = [node | {"inside": inside.get(node["parent"])} for node in loose[:_SLACK]]
@@ -194,7 +197,11 @@ def _slack(document: Entry, screen: Screen) -> Iterator[str]:
     if len(loose) > len(shown):
         yield f"…{units.count(len(loose) - len(shown))} more with slack"
     if any(node["slack_ns"] > node["total_ns"] for node in shown):
-        yield escape.text("slack: how much longer a brick may take, which may be more than its total", screen.width)
+        yield escape.text(
+            "slack is how much longer a brick may take without a longer critical path; it may exceed the total of"
+            " the brick",
+            screen.width,
+        )
 
 
 def _shown(figures: Sequence[Figure], entries: Sequence[Entry]) -> list[Figure]:

@@ -260,6 +260,8 @@ def _detach(here: Runtime, start: Callable[[Callable[[], None]], None], report: 
         if pipe.read():
             report(pid)
             return
-    os.waitpid(pid, 0)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     lines = here.log.read_bytes()[begin:].decode("utf-8", "replace").splitlines()
-    raise DaemonRefused(lines[-1].removeprefix("brickd: ") if lines else f"the daemon did not start (see {here.log})")
+    if lines:
+        raise DaemonRefused(lines[-1].removeprefix("brickd: "))
+    raise DaemonRefused(f"the daemon did not start: it ended with status {status} without a message (see {here.log})")

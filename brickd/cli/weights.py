@@ -120,11 +120,11 @@ def _rescanned(query: WeightsQuery, seconds: float) -> tuple[Document, bool]:
         time.sleep(_AGAIN_SECONDS)
     progress.show("")
     for worker in late[:8]:
-        have = f"{worker['tensors']} of {worker['tensors_watched']} tensors are known"
-        why = "they are read at the ends of steps"
-        print_message(f"{worker['worker']} has not read all of its weights in {seconds:g} s, {have}: {why}")
+        have = f"{worker['tensors']} of {worker['tensors_watched']} tensors are read"
+        why = "a worker reads weights at the ends of its steps"
+        print_message(f"{worker['worker']} has not read all of its weights within {seconds:g} s ({have}): {why}")
     if len(late) > 8:
-        print_message(f"and {len(late) - 8} more workers")
+        print_message(f"{len(late) - 8} more workers have not read all of their weights")
     for name in sorted(rescanning - {worker["worker"] for worker in here}):
         print_message(f"{name} ended during the rescan")
     return document, not late
@@ -142,7 +142,7 @@ def _save(path: Path, document: Document) -> None:
     print_message(f"{units.many(len(manifest.tensors), 'tensor')} of {manifest.service} written to {path}")
     for worker in document["workers"]:
         if (known := worker["tensors"]) < (watched := worker["tensors_watched"]):
-            print_message(f"{worker['worker']}: {known} of {watched} tensors are known; the manifest lacks the others")
+            print_message(f"{worker['worker']} has read {known} of {watched} tensors; the manifest lacks the others")
 
 
 # ---- the screen
@@ -205,42 +205,42 @@ def _notes(document: Document) -> Iterator[str]:
         if service["changed_alike"]:
             tensors = units.many(service["changed_alike"], "tensor")
             yield (
-                f"{service['service']}: {tensors} changed in place, equally in all workers: after an update, call "
-                f"brick.weights(model) again"
+                f"{service['service']}: {tensors} changed in place, equally in all workers (after an update of the"
+                " weights, the engine must call brick.weights(model) again)"
             )
 
 
 def _of_worker(worker: Mapping[str, Any], *, recorded: bool) -> Iterator[str]:
     known, watched, unreadable = (worker[key] for key in ("tensors", "tensors_watched", "tensors_unreadable"))
     if not known and not watched:
-        yield "watches no weights (brick.weights(model) does)"
+        yield "no weights are watched (call brick.weights(model) in the engine)"
     elif not known and not unreadable:
-        yield f"no reading yet of {units.many(watched, 'tensor')}{'' if recorded else ' (brickd weights --rescan)'}"
+        yield f"{units.many(watched, 'tensor')} not read yet{'' if recorded else ' (brickd weights --rescan)'}"
     elif known + unreadable < watched:
-        yield f"{known} of {watched} tensors are known: the others were not read yet"
+        yield f"{known} of {watched} tensors are read; the others are not read yet"
     if unreadable:
-        yield f"{units.many(unreadable, 'tensor')} cannot be read: on a device, sparse, or of no known type"
+        yield f"{units.many(unreadable, 'tensor')} cannot be read: on a device, sparse, or of an unknown type"
     if once := worker.get("tensors_load_only", 0):  # an older daemon does not send this key
         yield f"{units.many(once, 'tensor')} read at load only{'' if recorded else ' (brickd weights --rescan)'}"
     for reason, count in worker["not_comparable"].items():
         yield f"{units.many(count, 'tensor')} not compared: {_REASONS.get(reason, reason)}"
     if worker["missing"]:
-        yield f"{units.many(worker['missing'], 'tensor')} missing that the others have"
+        yield f"{units.many(worker['missing'], 'tensor')} missing, which the other workers have"
     if worker["with_nan"]:
         yield f"{units.many(worker['with_nan'], 'tensor')} with NaN"
     if worker["with_inf"]:
         yield f"{units.many(worker['with_inf'], 'tensor')} with infinities"
     if worker["no_room"]:
-        yield f"{units.many(worker['no_room'], 'record')} without room"
+        yield f"{units.many(worker['no_room'], 'record')} of weights did not fit into the event ring"
 
 
 _REASONS = {
     "alone": "no other worker holds this shard (--against MANIFEST compares with a file)",
-    "missing": "no other worker has them",
-    "generation": "the others' are of another generation",
-    "key": "its checksums have another key (use the same BRICKD_KEY_FILE for all)",
+    "missing": "no other worker has these tensors",
+    "generation": "the tensors of the other workers are of another generation",
+    "key": "the checksums are made with another key (use the same BRICKD_KEY_FILE for all workers)",
     "shard": "the manifest has no tensors of this shard",
-    "not in the manifest": "they are not in the manifest",
+    "not in the manifest": "the manifest does not have these tensors",
 }
 
 _TENSOR = (

@@ -142,11 +142,11 @@ class Asked:
             case None:
                 return document
             case protocol.OTHER_PREFIX, message:
-                raise NoAnswer("elsewhere", f"the daemon at {self._place} serves other segments: {message}")
+                raise NoAnswer("elsewhere", f"the daemon at {self._place} reads other segments: {message}")
             case protocol.BUSY, message:
                 raise NoAnswer("busy", f"the daemon at {self._place} is busy: {message}")
             case protocol.STRANGER, message:
-                raise TurnedAway(f"the daemon at {self._place} refuses this user: {message}")
+                raise TurnedAway(f"the daemon at {self._place} refuses user {os.geteuid()}: {message}")
             case protocol.NO_PATH, message:
                 raise self._refused(message)
             case WrongQuestion.kind, message:  # a daemon of another build may not know a parameter
@@ -235,8 +235,8 @@ def _connected(place: Path) -> socket:
 
 def _turned_away(place: Path) -> TurnedAway:
     return TurnedAway(
-        f"the daemon at {place} does not accept user {os.geteuid()}, expected its own user, root or a member of its"
-        " group (BRICKD_GROUP of the daemon)"
+        f"the daemon at {place} does not accept user {os.geteuid()}, expected its own user, root or a member of the"
+        " group in its BRICKD_GROUP (run brickd as one of these users)"
     )
 
 

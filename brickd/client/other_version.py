@@ -140,7 +140,7 @@ def decoded(body: bytes, refused: Callable[[str], OtherVersion]) -> dict[str, An
         """An object in the answer."""
 
         def __missing__(self, key: str) -> NoReturn:
-            raise refused(f"its answer has no {key!r}")
+            raise refused(f"its answer has no key {key!r}")
 
     document = json.loads(body, object_hook=ReceivedObject)
     if not isinstance(document, dict):

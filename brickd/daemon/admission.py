@@ -90,7 +90,7 @@ class Admission:
                 segment.unlink()
             except NotPermitted:
                 self._bury(uuid)
-                reason = "its worker ended and its totals are kept, but the file cannot be removed: permission denied"
+                reason = "its worker ended, and its totals are kept, but the file cannot be removed: permission denied"
                 raise SegmentRefused(segment.name, reason) from None
 
     def _require_original(self, segment: Segment, uuid: str) -> None:
@@ -119,4 +119,4 @@ class Admission:
             self._give_up(twin, undecided(before.name, mine.name))
             raise undecided(mine.name, before.name)
         self._give_up(twin, SegmentCopy(before.name, mine.name, mine.identifier))
-        raise SegmentUndrained(mine.name, f"not drained yet: its copy {before.name} was drained in its place")
+        raise SegmentUndrained(mine.name, f"not drained yet: the daemon drained its copy {before.name} until now")

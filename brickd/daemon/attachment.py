@@ -239,9 +239,9 @@ class Attached:
             if quiet == 3:  # after an empty pass, two more are needed for events that waited
                 return True
         self.last_bytes += self.drain.read - begun
-        if self.last_bytes > _LAST_TIMES * self.segment.memory_bytes + _LAST_BYTES:
-            read, takes = self.last_bytes / MIB, self.segment.memory_bytes / MIB
-            reason = f"its rings do not end: {read:,.0f} MiB were read of a segment of {takes:,.0f} MiB"
+        if self.last_bytes > (most := _LAST_TIMES * self.segment.memory_bytes + _LAST_BYTES):
+            read = f"{self.last_bytes / MIB:,.0f} MiB were read from them, expected at most {most / MIB:,.0f} MiB"
+            reason = f"its rings do not end: {read}"
             raise SegmentRefused(self.segment.name, reason)
         return False
 
@@ -264,8 +264,8 @@ class Attached:
             }
 
         reading = self.segment.read()
-        if any(number >= len(cursors) for number, _, _ in reading.lanes):
-            raise SegmentRefused(self.segment.name, "a lane came into use after the worker's end")
+        if new := [number for number, _, _ in reading.lanes if number >= len(cursors)]:
+            raise SegmentRefused(self.segment.name, f"lane {new[0]} came into use after the end of the worker")
         made = {(id(lane), cursors[number]): closed(lane, cursors[number]) for number, lane, _ in reading.lanes}
         lanes = [(number, *made[id(lane), cursors[number]]) for number, lane, _ in reading.lanes]
         if len(lanes) > _LANES_KEPT:

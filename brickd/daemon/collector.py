@@ -188,7 +188,7 @@ class Collector:
             if each.account.ration is not each.reported:
                 self._ration(each)
             if each.activity < 0 and each.drain.breaks:
-                text = f"{each.name}: the earlier daemon's position is lost; deferred work may be missing"
+                text = f"{each.name}: where the last daemon stopped reading is lost, so deferred work may be missing"
                 self._log_event("break", text, service=each.service, worker=each.name)
             if each.moved(now_ns):
                 self._unsaved.dirty = True
@@ -235,7 +235,7 @@ class Collector:
             self._unsaved.dirty = True
             if not self.trouble:
                 why = f"the checkpoint cannot be written: {error.strerror}"
-                text = f"{why}; events stay in their rings, and segments of ended workers stay"
+                text = f"{why}; until it can be written, events stay in the rings, and segments of ended workers stay"
                 self._log_event("checkpoint_failed", text, command="brickd doctor")
             self.trouble = error.strerror or str(error)
             return
@@ -259,7 +259,7 @@ class Collector:
             who = f"{plural(sum(each.counts.spans for each in new), 'span')} of {plural(len(new), 'removed worker')}"
             self._log_event(
                 "workers_removed",
-                f"{who} are counted as removed: no daemon kept their totals",
+                f"{who} are counted as removed, because no daemon kept their totals",
                 command="brickd workers",
             )
         return found.content

@@ -106,7 +106,7 @@ class Daemon(LiveWorld):
         for each in self._collector.directory.quarantined.values():
             if isinstance(each.refused, SegmentConsumed):
                 raise DaemonRefused(
-                    f"{process(each.refused.pid)} already drains the segments {self.prefix}*: stop it, or set"
+                    f"{process(each.refused.pid)} already drains the segments {self.prefix}*: stop this process, or set"
                     " BRICKD_SHM_PREFIX to drain other workers"
                 )
         self._collector.change()  # save at once: if this file is found later, this daemon did not end cleanly
@@ -189,7 +189,7 @@ class Daemon(LiveWorld):
         recorder = self._recordings.begin(order, first or self.shelf.place())
         if first is None:
             for old in self.shelf.make_room():
-                text = f"{old.files[0].path}: removed with all its files: only the {ROOM} newest recordings are kept"
+                text = f"{old.files[0].path}: the recording was removed: only the {ROOM} newest recordings are kept"
                 self.log_event("recording_removed", text)
         return recorder
 
@@ -197,7 +197,7 @@ class Daemon(LiveWorld):
         """End a recording soon."""
         recorder = self._recordings.running
         if recorder is None or recorder.id != order.recording:
-            raise BrickdError(f"recording {order.recording} is not running (brickd doctor lists those that have ended)")
+            raise BrickdError(f"recording {order.recording} is not running (brickd doctor lists the ended recordings)")
         recorder.end("asked")
 
     def lives(self, names: tuple[str, ...]) -> bool:

@@ -38,7 +38,7 @@ class DayKeeper:
         try:
             return DayFile(self._path)
         except OSError as error:
-            self._report(error, "the last day is not kept")
+            self._report(error, "the data of the last day are not kept")
             return None
 
     def _unfinished(self) -> DaySlot | None:
@@ -122,7 +122,7 @@ class DayKeeper:
                     if self._file is not None and known:
                         self._file.places[place.tier].remove(place)  # reported once, and never read again
                 if known:
-                    self._log_event("day_failed", f"{self._path}: slot {place.sequence} {error}: it is left out")
+                    self._log_event("day_failed", f"{self._path}: slot {place.sequence} is left out: {error}")
 
 
 def _places(file: DayFile, began_ns: int, ended_ns: int) -> list[SlotPlace]:

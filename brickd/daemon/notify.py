@@ -100,7 +100,8 @@ class Channel:
             if not self._full:
                 self._full = True
                 self._log_event(
-                    "notify_dropped", f"{self.name}: {self._queue.maxsize} alarms are waiting, more are dropped"
+                    "notify_dropped",
+                    f"{self.name}: {self._queue.maxsize} alarms are waiting, further alarms are dropped",
                 )
             return False
         self._full = False

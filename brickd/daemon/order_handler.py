@@ -85,7 +85,7 @@ class OrderHandler:
             self._collector.memory.thresholds = thresholds
             self._collector.change()
         self._wake()
-        changed = ", ".join(assignments(thresholds)) or "all have their defaults"
+        changed = ", ".join(assignments(thresholds)) or "each has its default"
         self._log_event("set", f"thresholds: {changed}")
 
     def rescan(self, order: Rescanning) -> list[str]:

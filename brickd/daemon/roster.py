@@ -166,7 +166,7 @@ class Roster:
             before = memory.gone.pop(gone)
             each.known.deferred.absorb(lifted(before.reading))
             each.known.name = each.known.name or before.name
-            text = f"{before.name} is alive: it had lost its lock; events since it was counted as dead may be missing"
+            text = f"{before.name} is alive, but had lost its lock; events since it was counted as dead may be missing"
             self._log_event("worker_returned", text, service=each.service, worker=before.name)
         for lost in [lost for lost in memory.known if each.has_taken(lost)]:
             known = memory.known[lost]

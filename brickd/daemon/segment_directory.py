@@ -149,7 +149,7 @@ class Directory:
             except NotPermitted:  # a file of another user took the name after the listing
                 continue
         if untold:
-            self._log_event("quarantined", f"and {untold:,} more files", command="brickd workers")
+            self._log_event("quarantined", f"{untold:,} more files are quarantined", command="brickd workers")
         return True
 
     def _rests(self, unpublished: _Unpublished, now_ns: int) -> bool:
@@ -185,7 +185,7 @@ class Directory:
 
     def _log_blind(self, why: str) -> None:
         if why != self._blind:
-            text = f"{_reader.DIRECTORY}: cannot be listed: {why}: workers that start now are invisible"
+            text = f"{_reader.DIRECTORY}: cannot be listed: {why}; the daemon does not find workers that start now"
             self._log_event("blind", text, command="brickd doctor")
         self._blind = why
 

@@ -38,7 +38,7 @@ def judge_search(processes: Processes) -> CheckResult:
     """Report how many processes of this user could be inspected."""
     seen = f"{len(processes.found):,} of this user's {processes.seen:,} processes use brickd"
     if processes.left:
-        seen += f"; {processes.left:,} more were skipped: too many"
+        seen += f"; {processes.left:,} more were skipped, because there are too many"
     if processes.closed:
         seen += f"; {processes.closed:,} could not be inspected"
     return fine("processes", seen, "every process inspected", _pids(processes.found))
@@ -54,7 +54,8 @@ def judge_mounts(processes: Processes, segments: Segments, container: Container)
         return CheckResult("shm-namespace", "advice", seen, wanted, shared(container), why)
     if not away:
         return fine("shm-namespace", "no process writes to another /dev/shm", wanted)
-    seen, why = f"{_who(away)}: another /dev/shm", f"brickd sees only its own; it runs in {container}"
+    seen = f"{_who(away)}: writes to another /dev/shm"
+    why = f"brickd sees only its own /dev/shm; brickd runs in {container}"
     return CheckResult("shm-namespace", segments.hidden, seen, wanted, shared(container), why, _pids(away))
 
 
@@ -145,12 +146,13 @@ def _reason(process: Process, container: Container) -> tuple[str, str]:
 def judge_time(processes: Processes) -> CheckResult:
     """Report workers in another time namespace. This is not a problem, because the kernel reports the offset."""
     apart = [process for process in processes.found if process.our_time is False and _own(process, "here")]
-    seen = f"{_who(apart)} in another" if apart else "all workers in this one"
-    return fine("time-namespace", seen, "any, because the kernel reports the offset of the clocks", _pids(apart))
+    seen = f"{_who(apart)}: in another time namespace" if apart else "all workers are in brickd's time namespace"
+    wanted = "any time namespace, because the kernel reports the offset of the clocks"
+    return fine("time-namespace", seen, wanted, _pids(apart))
 
 
 def judge_pids(segments: Segments) -> CheckResult:
     """Report workers in another pid namespace. This is not a problem, because locks show which workers are alive."""
     apart = [worker.name for worker in segments.live if worker.pid != worker.own_pid]
-    seen = f"{listed(apart)} in another" if apart else "all workers in this one"
-    return fine("pid-namespace", seen, "any, because locks show which workers are alive", apart)
+    seen = f"{listed(apart)}: in another pid namespace" if apart else "all workers are in brickd's pid namespace"
+    return fine("pid-namespace", seen, "any pid namespace, because locks show which workers are alive", apart)

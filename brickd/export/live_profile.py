@@ -30,7 +30,7 @@ def live_profile(before: Snapshot, after: Snapshot) -> bytes:
     """Return the work between two snapshots."""
     workers = list(since((before,), after.survey.workers))
     missing = len(after.survey.workers) - len(workers)
-    words = [f"{missing} workers are left out: what they did before is unknown"] if missing else []
+    words = [f"{missing} workers are left out: their totals at the beginning are unknown"] if missing else []
     return profile(_totals(workers), words, (before.at_ns, after.now_ns - before.now_ns))
 
 

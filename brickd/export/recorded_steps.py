@@ -25,7 +25,7 @@ def require_recordings(verb: str, recordings: Sequence[str], names: Sequence[str
     """Refuse a query without a recording. If a name in the query is a file of another kind, the message says so."""
     if not recordings:
         steps = f"brickd record --spans -o run.brick, then brickd {verb} run.brick{options}"
-        why = "no recording is given, and only a recording has single spans"
+        why = "no recording is given, expected a recording with single spans"
         raise BrickdError(f"{named_files(names)}{why}: {steps}")
 
 

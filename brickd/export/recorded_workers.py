@@ -183,4 +183,4 @@ def _require_bricks(bricks: Collection[str], workers: Iterable[Worker]) -> None:
     known = {valid(entry[0]) for worker in workers for entry in worker.reading.names if entry is not None}
     for name in bricks:
         if name not in known:
-            raise BrickdError(f"no brick {name}: {suggestion(name, known)} (brickd bricks RECORDING lists them)")
+            raise BrickdError(f"no brick {name}: {suggestion(name, known)} (brickd bricks RECORDING lists the bricks)")

@@ -82,13 +82,13 @@ class SpanCounts:
     def words(self) -> Iterator[str]:
         """Describe what is missing."""
         if self.lost:
-            yield f"{plural(self.lost, 'record')} lost: dropped by a full ring, without room in the file, or damaged"
+            yield f"{plural(self.lost, 'record')} lost: a ring or the file was full, or the data is damaged"
         if self.rejected:
             yield f"{plural(self.rejected, 'record')} with impossible values left out"
         if self.nameless:
             yield f"{plural(self.nameless, 'record')} left out, because no snapshot names their worker"
         if self.waiting:
-            yield f"{plural(self.waiting, 'device span')} without an end left out: the recording ended first"
+            yield f"{plural(self.waiting, 'device span')} left out: the recording ended before their ends were recorded"
 
 
 class SpanStream:

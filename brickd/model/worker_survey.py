@@ -108,7 +108,7 @@ def _look(
     with contextlib.ExitStack() as opened:
         for file in dict.fromkeys([*files, *(each.name for each in held.drained)]):
             if not held.goes_on():
-                raise DaemonEnds("the daemon is stopping")
+                raise DaemonEnds("the daemon is stopping (start another daemon: brickd up)")
             try:
                 with contextlib.ExitStack() as here:
                     if (known := held.refused.get(file)) is not None:

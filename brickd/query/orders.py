@@ -16,7 +16,7 @@ from brickd.shm import sampling
 
 OnOff = Literal["on", "off"]
 _ON_OFF = ("on", "off")
-_RECORDING = Name("the name that a recording was given as it began")
+_RECORDING = Name("the id of a recording")
 _PATTERNS_MAX, _PATTERN_MAX = 64, 256
 
 
@@ -48,13 +48,16 @@ class Setting(Query):
     """Set what the workers of a service record, or the daemon's thresholds. Without options, show the settings."""
 
     service: str | None = given(Name("the name of a service", metavar="SERVICE", positional=True), default=None)
-    spans: OnOff | None = given(Choice(_ON_OFF, "Keep each span in detail, not only totals."), default=None)
+    spans: OnOff | None = given(
+        Choice(_ON_OFF, "Record each span in detail (on), or only totals of spans (off)."), default=None
+    )
     recording: OnOff | None = given(
         Choice(_ON_OFF, "Record spans and events (on), or nothing at all (off)."), default=None
     )
     fingerprints: str | None = given(
         StepsParameter(
-            "Record checksums in these steps: none, one in N, or all. With default: as each worker was started.",
+            "Record checksums in no step (off), in one step of N, or in all steps. With default: restore the rate with"
+            " which each worker was started.",
             metavar="off|1/N|all|default",
         ),
         default=None,
@@ -62,8 +65,8 @@ class Setting(Query):
     sites: tuple[str, ...] = given(
         Patterns(
             f"up to {_PATTERNS_MAX} patterns of kernels' names, each of at most {_PATTERN_MAX} characters",
-            "Record checksums only at kernels that match, such as 'layers.*.mlp'. With all: at every kernel."
-            " May be given several times.",
+            "Record checksums only of kernels whose name matches PATTERN, such as 'layers.*.mlp'. With all: of every"
+            " kernel. May be given several times.",
             metavar="PATTERN",
         ), default=()
     )  # fmt: skip
@@ -71,7 +74,7 @@ class Setting(Query):
     threshold: tuple[str, ...] = given(
         Names(
             "assignments such as stuck_min=45s",
-            "Change a threshold of the daemon's alarms, without SERVICE. NAME=default restores its default."
+            "Change a threshold of the daemon's alarms. NAME=default restores its default. A threshold has no SERVICE."
             " May be given several times.",
             metavar="NAME=VALUE",
         ), default=()
@@ -83,7 +86,8 @@ class Setting(Query):
             raise WrongQuestion("no service is given, expected the name of a service (brickd set SERVICE ...)")
         if self.service is not None and self.threshold:
             raise WrongQuestion(
-                f"service {self.service} has no thresholds, the daemon has them (brickd set --threshold NAME=VALUE)"
+                f"threshold is given with service {self.service}, expected no service: thresholds belong to the daemon"
+                " (brickd set --threshold NAME=VALUE)"
             )
 
     @property
@@ -109,12 +113,12 @@ class Silencing(Query):
 
     id: str | None = given(Name("the id of a problem", metavar="[ID]", positional=True), default=None)
     length: float = given(Duration(1, 31_536_000, "Silence the problem for this time.", key="for"), default=7200.0)
-    off: bool = given(Switch("Lift the silence."), default=False)
+    off: bool = given(Switch("End the silence of the problem."), default=False)
 
     def rules(self) -> None:
         """Refuse a combination of values that is invalid."""
         if self.off and self.id is None:
-            raise WrongQuestion("off needs the id of a silenced problem: give it (brickd silence lists them)")
+            raise WrongQuestion("'off' is given without the id of a silenced problem (brickd silence lists the ids)")
 
 
 class StartRecording(Query):
@@ -130,20 +134,24 @@ class StartRecording(Query):
     until_exit: bool = given(Switch("Stop when all recorded workers have ended."), default=False)
     spans: bool = given(Switch("Make the workers keep each span in detail during the recording."), default=False)
     values: bool = given(
-        Switch("Include statistics and sketches of tensors. They reveal tokens to anyone with the same weights."),
+        Switch(
+            "Include statistics and sketches of tensors. A person who has the same weights can derive tokens from them."
+        ),
         default=False,
     )
     redact: bool = given(
         Switch("Make the file safe to share: it shows only which tensors and requests are equal."), default=False
     )
-    max_size: int = given(ByteSize(1 << 16, 1 << 40, "Start another file when one reaches this size."), default=1 << 30)
-    max_age: float | None = given(Duration(1, 31_536_000, "Start another file when one is this old."), default=None)
-    files: int = given(Whole(1, 10_000, "Keep the newest N files.", metavar="N"), default=8)
+    max_size: int = given(
+        ByteSize(1 << 16, 1 << 40, "Begin a new file when a file reaches this size."), default=1 << 30
+    )
+    max_age: float | None = given(Duration(1, 31_536_000, "Begin a new file when a file is this old."), default=None)
+    files: int = given(Whole(1, 10_000, "Keep only the newest N files.", metavar="N"), default=8)
 
     def rules(self) -> None:
         """Refuse a combination of values that is invalid."""
         if self.values and self.redact:
-            raise WrongQuestion("values contradicts redact: give one of them")
+            raise WrongQuestion("'values' contradicts 'redact': give one of them")
 
 
 class EndRecording(Query):

@@ -14,7 +14,7 @@ from brickd.query.query import ABOUT_WORKERS, AT, DAYS_S, FROM, MINUTE_S, OVER, 
 
 By = Literal["worker", "service", "layer"]
 
-BY = Choice(get_args(By), "One row per brick and worker, service or layer.")
+BY = Choice(get_args(By), "Show one row for each brick and worker, service or layer.")
 CATEGORY = Name("a category", "Show only the bricks of this category.", metavar="NAME")
 TOP = Whole(1, None, "Show the first N bricks and the totals of the rest.", metavar="N")
 
@@ -61,11 +61,20 @@ def is_of_the_day(query: HasPeriod) -> bool:
 def check_period(query: HasPeriod) -> None:
     """Refuse times that contradict each other."""
     if query.until is not None and query.since is None:
-        raise WrongQuestion("to is given without from: give both, or use at")
+        raise WrongQuestion("'to' is given without 'from': give both, or use 'at'")
     if query.since is not None and (query.at is not None or query.over not in (START, None)):
-        raise WrongQuestion("from contradicts at and over: use from with to, or at with over")
+        other = "over" if query.at is None else "at"
+        raise WrongQuestion(f"'from' contradicts '{other}': use 'from' with 'to', or 'at' with 'over'")
     if query.since is not None and query.until is not None and query.until <= query.since:
-        raise WrongQuestion("from is not before to: a time of the day is the last one that has passed; give a date")
+        raise WrongQuestion(_out_of_order(query.since, query.until))
+
+
+def _out_of_order(since: float, until: float) -> str:
+    from brickd.base.timestamps import rfc3339  # takes 4 ms, which most commands do not need
+
+    began, ended = (rfc3339(int(each * 1_000_000_000)) for each in (since, until))
+    meaning = "a time without a date means the last such time that has passed: give a date"
+    return f"'from' is {began}, expected a time before 'to' ({ended}); {meaning}"
 
 
 class BricksQuery(Query):
@@ -84,15 +93,13 @@ class BricksQuery(Query):
     def rules(self) -> None:
         """Refuse a combination of values that is invalid."""
         if (self.sort, self.by) == ("spread", "worker"):
-            raise WrongQuestion("sort spread contradicts by worker, because one worker has no spread: give one of them")
+            raise WrongQuestion("sort=spread contradicts by=worker: one worker has no spread (give one of them)")
         if self.sort == "spread" and is_of_the_day(self):
-            raise WrongQuestion("sort spread contradicts the period: the last day is kept by service: use over 60s")
-        if self.sort == "max" and is_of_the_day(self):
-            raise WrongQuestion("sort max contradicts the period: the longest span is known only since the start")
-        if self.sort == "max" and self.over != START:
+            raise WrongQuestion("sort=spread contradicts the period: the last day has no workers (use over=60s)")
+        if self.sort == "max" and (self.over != START or is_of_the_day(self)):
             raise WrongQuestion(
-                f"sort max contradicts over {OVER.write(self.over)}: the longest span is known only since the start"
-                " (use sort p99, or over start)"
+                "sort=max contradicts the period: the longest span is known only since the start"
+                " (use sort=p99, or over=start)"
             )
         check_period(self)
 
@@ -174,9 +181,9 @@ class DiffQuery(Query):
     by: EvidenceName | None = given(
         Choice(
             get_args(EvidenceName),
-            "Compare by this evidence: weights (replicas hold the same), input (equal inputs give equal outputs), row"
-            " (equal input rows give equal output rows), or run (the workers did the same work). Default: input, else"
-            " row, else weights if nothing else can be compared.",
+            "Compare by this evidence: weights (replicas hold the same weights), input (equal inputs give equal"
+            " outputs), row (equal input rows give equal output rows), or run (the workers did the same work). Default:"
+            " input; if nothing can be compared by input, row; if nothing can be compared by row either, weights.",
         ),
         default=None,
     )
@@ -192,7 +199,7 @@ class DiffQuery(Query):
         Duration(0.001, 3_153_600_000, "Compare only what was recorded in the last DURATION."), default=None
     )
     rtol: float | None = given(
-        Number(0, 1e6, "With --by run: accept relative errors up to this.", metavar="ERROR"), default=None
+        Number(0, 1e6, "With --by run: accept a relative error of at most ERROR.", metavar="ERROR"), default=None
     )
 
 
@@ -211,7 +218,7 @@ class FingerprintsQuery(Query):
     """A query for the fingerprints of some workers in a daemon."""
 
     uuids: tuple[str, ...] = given(
-        Names("workers' uuids", "Only the fingerprints of these workers.", key="uuid"), default=()
+        Names("workers' uuids", "Return only the fingerprints of these workers.", key="uuid"), default=()
     )
 
 
@@ -219,8 +226,10 @@ class HangQuery(Query):
     """A query for open spans: parameters select the workers and the time to watch them."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
-    watch: float = given(Duration(0.01, 3600, "Wait this long between the two looks."), default=1.0)
-    longer: float = given(Duration(0, 86400, "Count a span as stuck if it is open at least this long."), default=1.0)
+    watch: float = given(Duration(0.01, 3600, "Read the open spans twice, with this time in between."), default=1.0)
+    longer: float = given(
+        Duration(0, 86400, "Count a span as stuck only if it has been open for at least this time."), default=1.0
+    )
 
 
 class HistoryQuery(Query):
@@ -229,13 +238,18 @@ class HistoryQuery(Query):
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     brick: str | None = given(Name("a brick", "Count only this brick.", metavar="NAME"), default=None)
     every: float | None = given(
-        Duration(10, DAYS_S, "One row for each DURATION, 10s or more. Default: at most 30 rows."), default=None
-    )
-    over: float | None = given(
-        Duration(10, DAYS_S, "The last DURATION, from 10s to 48h. With --at: DURATION before. Default: 1h."),
+        Duration(10, DAYS_S, "Show one row for each DURATION, which is 10s or more. Default: at most 30 rows."),
         default=None,
     )
-    at: float | None = given(Time("The end of the period. Default: now."), default=None)
+    over: float | None = given(
+        Duration(
+            10,
+            DAYS_S,
+            "Show the last DURATION, from 10s to 48h. With --at TIME: the DURATION before TIME. Default: 1h.",
+        ),
+        default=None,
+    )
+    at: float | None = given(Time("Show the period that ends at TIME. Default: now."), default=None)
     since: float | None = given(FROM, default=None)
     until: float | None = given(TO, default=None)
 
@@ -262,13 +276,14 @@ class RooflineQuery(Query):
     device: str = given(
         Name(
             "a device",
-            "Compare with this device: core, machine, gpu0, or a name from calibrate --device.",
+            "Compare with this device: core, machine, gpu0, or a name that you gave with brickd calibrate --device.",
             metavar="NAME",
         ),
         default="machine",
     )
     type: str = given(
-        Name("a type of number", "Use the peak for this type of number.", metavar="TYPE"), default="float32"
+        Name("a type of number", "Use the peak for this type of number, such as float32.", metavar="TYPE"),
+        default="float32",
     )
     level: str = given(
         Name("a level", "Use the bandwidth of this level: L1, L2, L3 or memory.", metavar="LEVEL"), default="memory"
@@ -297,8 +312,8 @@ class SourceQuery(Query):
 ACTIVE_FOR = Duration(
     0,
     31_536_000,
-    "Show problems whose cause was seen within this time; older ones are in events. Default: the daemon's threshold"
-    " active_for.",
+    "Show problems whose cause was seen within this time. `brickd events` lists older problems. Default: the daemon's"
+    " threshold active_for.",
 )
 
 
@@ -323,7 +338,7 @@ class StatusQuery(Query):
         """Refuse times that contradict each other."""
         check_period(self)
         if self.against is not None and self.over == START and not is_of_the_day(self):
-            raise WrongQuestion("against contradicts over start: everything since the start has no rates")
+            raise WrongQuestion("against contradicts over=start: totals since the start have no rates (use over=60s)")
 
 
 class ExportQuery(Query):
@@ -331,17 +346,18 @@ class ExportQuery(Query):
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     brick: tuple[str, ...] = given(
-        Names("names of bricks", "Only spans of this brick; may be given several times.", metavar="NAME"), default=()
+        Names("names of bricks", "Select only spans of this brick. May be given several times.", metavar="NAME"),
+        default=(),
     )
     step: str | None = given(
         Name(
             "a step (a number, or a text that is not empty)",
-            "Only spans of this step: its number, the 16 hexadecimal digits shown for it, or its text.",
+            "Select only spans of this step: its number, the 16 hexadecimal digits shown for it, or its text.",
             metavar="STEP",
         ),
         default=None,
     )
-    longer: float = given(Duration(0, 86400, "Only spans of at least this duration."), default=0.0)
+    longer: float = given(Duration(0, 86400, "Select only spans of at least this duration."), default=0.0)
 
 
 class SpansQuery(ExportQuery):
@@ -354,7 +370,7 @@ class StepsQuery(Query):
     """A query for an engine's steps in a recording: parameters select the workers and the number of steps."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
-    newest: int = given(Whole(1, None, "Only the newest N steps.", metavar="N"), default=100_000)
+    newest: int = given(Whole(1, None, "Show only the newest N steps.", metavar="N"), default=100_000)
 
 
 class StragglersQuery(Query):
@@ -370,9 +386,11 @@ class TreeQuery(Query):
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     layers: bool = given(Switch("Show each layer separately instead of merging bricks over layers."), default=False)
-    depth: int | None = given(Whole(1, None, "Show N levels, and count the deeper ones.", metavar="N"), default=None)
+    depth: int | None = given(
+        Whole(1, None, "Show N levels of the tree. Only count the nodes on deeper levels.", metavar="N"), default=None
+    )
     min: float = given(
-        Number(0, 100, "Omit, but count, nodes that took less than PERCENT of the time.", metavar="PERCENT"),
+        Number(0, 100, "Leave out nodes that took less than PERCENT of the time. Only count them.", metavar="PERCENT"),
         default=0.0,
     )
     over: float | str = given(OVER, default=START)
@@ -400,19 +418,19 @@ class WorkersQuery(Query):
 
 # The reasons why fingerprints of one site are not compared, keyed by the name that the reason has in documents.
 REASONS = {
-    "dtype": "another dtype",
-    "shape": "another shape",
-    "form": "inputs with another dtype or shape",
-    "backend": "another backend",
-    "params": "other params, or weights of another generation",
-    "valid": "other valid rows",
-    "relation": "another relation",
-    "repeats": "with different counts in the workers",
+    "dtype": "of another dtype",
+    "shape": "of another shape",
+    "form": "whose inputs have another dtype or shape",
+    "backend": "of another backend",
+    "params": "with other params, or with weights of another generation",
+    "valid": "with another number of valid rows",
+    "relation": "with another relation",
+    "repeats": "that ran a different number of times in the workers",
     "unsteady": "where most workers contradict themselves",
     "work": "of another step's work",
     "values": "recorded without values (record --values)",
     "stateful": "of stateful kernels (stateful=False if the inputs decide the output)",
-    "shard": "another shard",
+    "shard": "of another shard",
     "lost": "that lost records may explain",
     "range": "of numbers too large for a sketch",
 }

@@ -24,13 +24,17 @@ OVER = Period(
     START,
     10,
     DAYS_S,
-    "Count the last DURATION, from 10s to 48h, or everything since each worker's start. With --at: DURATION before.",
+    "Count the last DURATION, from 10s to 48h, or everything since each worker's start. With --at TIME: the DURATION"
+    " before TIME.",
     metavar="DURATION|start",
 )
 LIVE = Period(START, 10, MINUTE_S, "Count the last DURATION, from 10s to 60s, or everything.", metavar="DURATION|start")
-AT = Time("Count the slot of 10 seconds (later: 5 minutes) that contains TIME. With --over: the DURATION before TIME.")
-FROM = Time("Count from TIME on, up to --to.", key="from")
-TO = Time("Count up to TIME, from --from on. Without --to: up to now.", key="to")
+AT = Time(
+    "Count the slot that contains TIME. A slot of the last hour has 10 seconds, an older slot has 5 minutes."
+    " With --over DURATION: the DURATION before TIME."
+)
+FROM = Time("Count from TIME on, up to the time of --to. Without --to: up to now.", key="from")
+TO = Time("Count up to TIME, from the time of --from on. Needs --from.", key="to")
 
 
 class _Given(NamedTuple):

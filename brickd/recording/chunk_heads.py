@@ -59,7 +59,7 @@ class Heads:
             if found is None:
                 self._break(end, head, block)
                 return None
-            end.damage(end.at, found.offset, "no chunk begins there" if head is None else "a chunk that was cut")
+            end.damage(end.at, found.offset, "no chunk begins there" if head is None else "the chunk there was cut")
             end.at = found.offset
             block, patience = file.read(end.at, _HEAD), _PATIENCE
         return head
@@ -94,8 +94,8 @@ class Heads:
             end.why = f"was cut at byte {size}, within the head of a chunk: the data before byte {end.at} is complete"
         elif block in (b"", _ZEROS):
             end.why = (
-                f"has no end: its writer still runs or was killed, or the file was cut at byte {end.at}: the data "
-                f"before is complete"
+                f"has no end: its writer still runs or was killed, or the file was cut at byte {end.at}; the data"
+                " before this byte is complete"
             )
         else:
             end.damage(end.at, size, "no chunk begins there or later")

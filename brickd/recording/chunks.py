@@ -86,7 +86,7 @@ class Form:
         """Yield all valid chunks of known kinds, in order."""
         self.end = end = self._begin()
         if not self._twins:
-            end.damage(0, end.at, "one of its two titles is damaged")
+            end.damage(0, end.at, "one of the two titles is damaged")
         for chunk in self._whole(end):
             if chunk.kind == _reader.CHUNK_END:
                 self._close(end, chunk.body)

@@ -64,17 +64,19 @@ class End:
         if self.damages_more:
             notes.append(f"damaged in {plural(self.damages_more, 'more place')}")
         if self.missing:
-            notes.append(f"{plural(self.missing, 'chunk')} of it lost")
+            notes.append(f"{plural(self.missing, 'chunk is', 'chunks are')} lost")
         if self.why:
             notes.append(self.why)
         for kind, count in sorted(self.skipped.items()):
-            notes.append(f"{plural(count, 'chunk')} of kind {kind}, unknown to this brickd: ignored")
+            notes.append(f"{plural(count, 'chunk')} ignored: this brickd does not know the kind {kind}")
         if self.skipped_more:
-            notes.append(f"{plural(self.skipped_more, 'chunk')} of further kinds: ignored")
+            notes.append(
+                f"{plural(self.skipped_more, 'chunk')} ignored: this brickd does not know the other kinds either"
+            )
         chunks = f"{plural(self.refused.chunks, 'chunk')} of {self.refused.bytes:,} bytes"
         slots = f"{plural(self.refused.slots, 'slot')} of rings"
         if dropped := [each for count, each in ((self.refused.chunks, chunks), (self.refused.slots, slots)) if count]:
-            notes.append(f"had no room for {' and '.join(dropped)}")
+            notes.append(f"the recording had no room for {' and '.join(dropped)}")
         return notes
 
     def damage(self, start: int, end: int, why: str) -> None:

@@ -112,7 +112,7 @@ class Shelf:
                 if each.written:
                     raise BrickdError(f"recording {recording} is still being written: end it first ({ENDING})")
                 return each
-        raise BrickdError(f"no recording {recording} in {self._directory} (brickd doctor lists them)")
+        raise BrickdError(f"no recording {recording} in {self._directory} (brickd doctor lists the recordings)")
 
     def open(self, recording: str, number: int) -> int:
         """Open a file for reading and return its descriptor, or raise the errors of `find`."""
@@ -120,7 +120,7 @@ class Shelf:
         try:
             return _opened(file.path)
         except OSError as error:
-            raise BrickdError(f"{file.path}: cannot be opened: {error.strerror}") from None
+            raise BrickdError(f"{file.path}: cannot be opened: {error.strerror} (check its owner and mode)") from None
 
     def remove(self, recording: str, number: int) -> None:
         """Remove a file, or raise the errors of `find`."""
@@ -128,7 +128,8 @@ class Shelf:
         try:
             file.path.unlink()
         except OSError as error:
-            raise BrickdError(f"{file.path}: cannot be removed: {error.strerror}") from None
+            text = f"{file.path}: cannot be removed: {error.strerror} (check the owner and mode of its directory)"
+            raise BrickdError(text) from None
 
     def make_room(self) -> list[Shelved]:
         """Remove the oldest recordings above the limit; return the removed recordings."""

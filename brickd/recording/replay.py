@@ -235,7 +235,7 @@ class Replay:
             if worker.reading.file == file:
                 yield RecordedSegment(worker.reading, self.daemon(), self._files)
                 return
-        raise NoSuchWorker(f"no segment {file} in the recording")
+        raise NoSuchWorker(f"no segment {file} in the recording (brickd workers RECORDING lists the workers)")
 
     def details(self, uuid: str) -> None:
         """Return None, because `ring` returns all recorded slots."""
@@ -286,7 +286,7 @@ class Replay:
         """Yield notes about files that are missing between the given files or after them."""
         numbers, last = [file.form.title.number for file in self._files], self._files[-1]
         if (between := numbers[-1] - numbers[0] + 1 - len(numbers)) > 0:
-            yield f"{plural(between, 'file')} between these {'is' if between == 1 else 'are'} missing"
+            yield f"{plural(between, 'file is', 'files are')} missing between the given files"
         if last.ending is not None and last.ending.why == "rotated":
             yield f"{last.form.path}: the recording continues in the next file"
 

@@ -55,8 +55,8 @@ class Put(Enum):
     """The result of a write."""
 
     DONE = "written"
-    NO_ROOM = "it would exceed the limit of the file; the next file may have room"
-    FAILED = "it cannot be written now"
+    NO_ROOM = "the data would exceed the limit of the file; the next file may have room"
+    FAILED = "the data cannot be written now"
 
 
 class Volumes:

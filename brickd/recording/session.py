@@ -60,7 +60,7 @@ class Recorder:
         try:
             self._spool = _reader.Spool(values=order.values, redacts=order.redact)
         except OSError as error:
-            raise BrickdError(f"nothing can be recorded: not enough memory: {error.strerror}") from None
+            raise BrickdError(f"nothing can be recorded: {error.strerror} (raise the memory limit)") from None
         self._volumes = Volumes(first, order.max_size, order.files)
         self._writer = Writer(order, source, self._rings, self._spool, self._volumes)
         self._thread = threading.Thread(target=self._run, name="brickd-recording")
@@ -117,7 +117,7 @@ class Recorder:
         """The reason why nothing can be recorded now; None if recording is possible."""
         still_ns = time.monotonic_ns() - self._came_round_ns
         if still_ns > _STILL_NS and not self.over.is_set():  # the thread that waits cannot report this itself
-            return f"its disk has not answered for {still_ns // 1_000_000_000} s"
+            return f"the disk has not answered for {still_ns // 1_000_000_000} s"
         return self._volumes.trouble or None
 
     def document(self) -> dict[str, Any]:
@@ -198,7 +198,7 @@ class Recorder:
     def _log_trouble(self) -> None:
         trouble = self._volumes.trouble
         if trouble and not self._logged_trouble:
-            text = f"nothing can be recorded now: {trouble}; missed data is counted"
+            text = f"nothing can be recorded now: {trouble}; data that is missed is counted"
             self._source.log_event("recording_failed", text, command="brickd status")
         elif self._logged_trouble and not trouble:
             self._source.log_event("recording_resumed", "the recording continues")

@@ -167,8 +167,8 @@ class Writer:
             self._outgrown = True
         elif put is Put.NO_ROOM:
             self.volumes.fail(
-                f"a file with a snapshot of {together:,} bytes exceeds the limit of {limit:,}:"
-                " allow more with --max-size, or record fewer workers with --workers"
+                f"a snapshot has {together:,} bytes, expected at most {limit:,}, the limit of a file: allow more with"
+                " --max-size, or record fewer workers with --workers"
             )
         return put is Put.DONE
 

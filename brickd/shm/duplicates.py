@@ -46,5 +46,5 @@ def original(twins: Sequence[Twin], known: Identifier | None) -> Twin | None:
 
 def undecided(name: str, other: str) -> SegmentUndrained:
     """Return the error for a file that cannot yet be distinguished from its twin."""
-    reason = f"has the same uuid as {other}, and both have a live worker: neither is read until one of them ends"
+    reason = f"has the same uuid as {other}, and both have a live worker: neither is read until one worker ends"
     return SegmentUndrained(name, reason)

@@ -56,7 +56,8 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
     if ledger.spans["no_lane"]:
         found.append(_without_lane(reading, ledger.spans["no_lane"]))
     if process["blocks_refused"]:
-        text = f"memory refused {plural(process['blocks_refused'], 'time')}: /dev/shm or its memory cgroup is full"
+        times = plural(process["blocks_refused"], "time")
+        text = f"the kernel refused memory {times}: /dev/shm or the memory cgroup is full"
         found.append(Loss("memory", text, spans=True, amount=process["blocks_refused"]))
     if ledger.rejected["room"]:
         spans = plural(ledger.rejected["room"], "span")
@@ -75,7 +76,7 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
         found.append(_loss_of("tables", text, needs, ("names", "paths")))
     elif process["names_refused"]:
         names, room = plural(process["names_refused"], "name"), header["names"]
-        marks = f", marks have used half of its {room:,} names" if process["names"] >= room // 2 else ""
+        marks = f", half of the {room:,} names were used (the limit for marks)" if process["names"] >= room // 2 else ""
         text = f"{names} recorded as 'other': a name was empty{marks}, or there was no memory"
         found.append(Loss("names", text, amount=process["names_refused"]))
     if refused := ledger.marks["refused"]:
@@ -85,17 +86,18 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
         text = f"{plural(amounts, 'wrong argument')} not recorded: {right}"
         found.append(Loss("amounts", text, amount=amounts))
     if dropped := ledger.details_dropped.total():
-        found.append(Loss("details", f"{plural(dropped, 'span detail')} dropped; totals are complete", amount=dropped))
+        text = f"{plural(dropped, 'single span')} dropped; the totals are complete"
+        found.append(Loss("details", text, amount=dropped))
     if refused := process["sites_refused"]:
         found.append(_without_site(reading, refused, needs))
     if unreadable := process["tensors_refused"]:
         text = f"{plural(unreadable, 'tensor')} could not be read: on a device, or of a type that has no fingerprint"
         found.append(Loss("tensors", text, amount=unreadable))
     if untold := ledger.events_dropped[records.kind_name(_reader.KIND_SOURCE)]:  # a source waits if the ring is full
-        most = f"longer than {_reader.SOURCE_MAX:,} bytes, or more than a process keeps for later"
+        most = f"longer than {_reader.SOURCE_MAX:,} bytes, or too many sources waited to be sent"
         found.append(Loss("sources", f"{plural(untold, 'source')} not sent: {most}", amount=untold))
     if starts := _starts_without_path(reading) if full else 0:
-        text = f"{plural(starts, 'deferred start')} dropped: the brick has no name or no path"
+        text = f"{plural(starts, 'deferred start')} dropped: a table had no room for the name or the path of the brick"
         found.append(_loss_of("deferred", text, needs, ("names", "paths"), starts))
     without = {_reader.KIND_CHECKED: refused, _reader.KIND_SOURCE: untold, _reader.KIND_DEFER: starts}
     events = ledger.events_dropped - Counter({records.kind_name(kind): n for kind, n in without.items()})
@@ -137,7 +139,7 @@ def _without_mark(reading: Reading, marks: int, needs: TableNeeds) -> Loss:
     if not halves:
         why = "each was below 'other', outside of any span, in a wrong direction, or there was no memory"
         return Loss("marks", f"{text}: {why}", amount=marks)
-    return _loss_of("marks", f"{text}: they exceed {halves}", needs, ("paths", "names"), marks)
+    return _loss_of("marks", f"{text}: they may use only {halves}", needs, ("paths", "names"), marks)
 
 
 def _without_site(reading: Reading, checksums: int, needs: TableNeeds) -> Loss:
@@ -162,13 +164,13 @@ def _starts_without_path(reading: Reading) -> int:
 
 def _without_slots(reading: Reading, amount: int, dropped: str) -> Loss:
     slots = reading.header["event_slots"]
-    room = f"{dropped}: a thread's ring holds {slots:,}"
+    room = f"{dropped}: a thread's ring holds {slots:,} slots"
     if reading.drained:
-        text = f"{room}, and was full before it was read"
+        text = f"{room}, and was full before the daemon read it"
         settings = _raised("events", slots, _EVENTS_MAX, _slots(reading))
         again = "the value is an estimate: another burst may be larger" if settings else ""
         return Loss("events", text, amount=amount, settings=settings, again=again)
-    return Loss("events", f"{room} until a daemon reads them (brickd up)", amount=amount)
+    return Loss("events", f"{room}, and no daemon reads it (brickd up -d)", amount=amount)
 
 
 def _slots(reading: Reading) -> int:

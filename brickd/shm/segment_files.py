@@ -185,7 +185,8 @@ class SegmentFile:
         except posix_ipc.ExistentialError:
             return False
         except posix_ipc.PermissionsError as error:
-            raise NotPermitted(f"{self.name}: cannot be removed: {os.strerror(errno.EACCES)}") from error
+            why = f"{os.strerror(errno.EACCES)} (run brickd as the file's owner)"
+            raise NotPermitted(f"{self.name}: cannot be removed: {why}") from error
         return True
 
     def close(self) -> None:
@@ -215,7 +216,7 @@ def opened(name: str, access: int) -> int:
         flags = access | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         fd = os.open(os.path.join(_reader.DIRECTORY, name), flags)
     except PermissionError as error:
-        raise NotPermitted(f"{name}: cannot be opened: {error.strerror}") from error
+        raise NotPermitted(f"{name}: cannot be opened: {error.strerror} (check its owner and mode)") from error
     except FileNotFoundError as error:
         raise SegmentRefused(name, "no longer exists") from error
     except (OSError, ValueError) as error:

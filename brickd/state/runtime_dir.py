@@ -62,7 +62,7 @@ class Home:
         if not take(lock, 0):
             pid = holder(lock, 0)
             os.close(lock)
-            ending = "`brickd down` stops it" if pid else "run `brickd down` there"
+            ending = "`brickd down` stops it" if pid else "run `brickd down` in its pid namespace"
             raise DaemonRefused(f"a daemon is already running in {directory}: {process(pid or 0)} ({ending})")
         try:
             self._admit()
@@ -112,7 +112,8 @@ class Home:
         except (FileNotFoundError, NotADirectoryError):
             return True
         except OSError as error:
-            raise DaemonRefused(f"{self._runtime.lock}: cannot be read: {error.strerror}") from None
+            why = f"{error.strerror} (check its owner and mode)"
+            raise DaemonRefused(f"{self._runtime.lock}: cannot be read: {why}") from None
 
     def __enter__(self) -> Self:
         return self

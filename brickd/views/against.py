@@ -35,7 +35,10 @@ def against_yesterday(
     if world.source == "shared memory":
         raise NoDaemon("a comparison with yesterday needs a daemon that ran then (start one: brickd up -d)")
     if over.length_ns is None:
-        raise BrickdError("a comparison with yesterday needs a period of 10s or more: the daemon has just started")
+        raise BrickdError(
+            "a comparison with yesterday needs a period of 10s or more, but the daemon has just started (repeat the"
+            " command in 10 s)"
+        )
     if over.began_ns is None or over.ended_ns is None:
         ended_ns = world.at_ns() - _DAY_NS
         began_ns = ended_ns - over.length_ns
@@ -59,11 +62,11 @@ def against_yesterday(
         times = local_times(began_ns, ended_ns, world.at_ns())
         return document, (f"nothing is kept of {times}, so nothing is compared (brickd history --over 48h)",)
     if absent := sorted(set(names) - services_of(slot)):
-        return document, (f"nothing is known of {absent[0]} yesterday",)
+        return document, (f"service {absent[0]} recorded nothing yesterday, so it is not compared",)
     unknown = sum(each["then"] is None for each in rows), sum(each["now"] is None for each in rows)
     words = (
-        f"{plural(unknown[0], 'brick')} did nothing yesterday" if unknown[0] else "",
-        f"{plural(unknown[1], 'brick')} of yesterday did nothing now" if unknown[1] else "",
+        f"{plural(unknown[0], 'brick')} recorded nothing yesterday" if unknown[0] else "",
+        f"{plural(unknown[1], 'brick')} recorded something yesterday, but nothing now" if unknown[1] else "",
     )
     return document, tuple(filter(None, words))
 

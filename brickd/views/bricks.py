@@ -25,7 +25,9 @@ def answer(world: World, query: BricksQuery) -> Answer:
     them = chosen(world, query.names, of_day)
     over = counted(world, them, query, of_day)
     if over.summed and query.by == "worker":
-        raise BrickdError("the last day is kept by service, expected by service or by layer: use --over 60s")
+        raise BrickdError(
+            "by=worker contradicts the period: the last day is kept by service (use by=service, by=layer or over=60s)"
+        )
     totals = totals_of(over.workers, query.by)
     whole = sum(brick.row["self_ns"] for brick in totals)
     entries = [
@@ -57,7 +59,7 @@ def _of_category(entries: Sequence[dict[str, Any]], category: str) -> list[dict[
     found = [entry for entry in entries if entry["category"].casefold() == category.casefold()]
     if not found:
         known = {entry["category"] for entry in entries}
-        raise BrickdError(f"no category {category}: {suggestion(category, known)} (brickd bricks lists them)")
+        raise BrickdError(f"no category {category}: {suggestion(category, known)} (brickd bricks lists the categories)")
     return found
 
 

@@ -168,8 +168,8 @@ def require_services(found: ChosenWorkers, names: Sequence[str]) -> None:
     """Raise BrickdError if a name is that of a worker, because the last day has only sums of services."""
     if others := sorted({worker.name for worker in found.workers} & set(names)):
         raise BrickdError(
-            f"the last day is kept by service, not by worker {others[0]}: give the service, or use --over 60s"
-            " (brickd history WORKER adds up the bricks of a worker)"
+            f"the last day is kept by service: {others[0]} is a worker, expected a service (or use --over 60s;"
+            f" brickd history {others[0]} adds up the bricks of the worker)"
         )
 
 
@@ -225,7 +225,7 @@ def _of_the_day(found: ChosenWorkers, query: HasPeriod, of_day: PeriodSlot, now_
     words = other_period(of_day.period, slot, now_ns)
     if slot.folded:
         paths = plural(slot.folded, "call path")
-        words += (f"{paths} with little time had no room: they are in the brick other, or left out",)
+        words += (f"{paths} with little time had no room in the file, and are counted as the brick other, or left out",)
     many = sum(not query.names or service in query.names for service, _ in slot.lost)
     over = query.over if isinstance(query.over, float | int) else None
     asked = None if over is None else OVER.write(over)
@@ -239,13 +239,13 @@ def other_period(period: AskedPeriod, slot: DaySlot, now_ns: int) -> tuple[str, 
     ends = abs(slot.began_ns - period.began_ns), abs(slot.ended_ns - period.ended_ns)
     asked_ns = period.ended_ns - period.began_ns
     if max(*ends, missing_ns) > most_ns:
-        why = "because no more is kept of this period"
+        why = "because nothing else is kept of this period"
     elif asked_ns and slot.covered_ns > asked_ns + EVERY_NS:
-        why = f"because slots of that time have {duration(slot.longest_ns)}"
+        why = f"because a slot of that time has {duration(slot.longest_ns)}"
     else:
         return ()
     counted = f"{local_times(slot.began_ns, slot.ended_ns, now_ns)}, {duration(slot.covered_ns)}"
-    return (f"{period.text}: counted is {counted}, {why}",)
+    return (f"{period.text}: the time that is counted is {counted}, {why}",)
 
 
 def _other_length(over: str, asked_ns: int, length_ns: int) -> tuple[str, ...]:

@@ -106,7 +106,7 @@ def _findings(world: Comparable, found: Survey, workers: Sequence[Worker]) -> li
 def _ignored(query: DiffQuery, leads: str) -> Iterator[str]:
     """Report options that have no effect, because another class of evidence leads."""
     if query.rtol is not None and leads != EvidenceClass.RUN:
-        yield f"--rtol {query.rtol:g} applies only to --by run: by {leads}, there is no tolerance"
+        yield f"--rtol {query.rtol:g} has no effect: this comparison is by {leads}, expected --by run"
 
 
 # ---- which workers
@@ -123,7 +123,9 @@ def meant(found: Survey, names: Sequence[str]) -> list[Worker]:
     if not names:
         services = {worker.service for worker in everybody}
         if len(services) > 1:
-            raise WrongQuestion(f"there are {len(services)} services, expected one; name one: {_choices(everybody)}")
+            raise WrongQuestion(
+                f"there are {len(services)} services, expected one; name a service: {_choices(everybody)}"
+            )
         return everybody
     chosen: dict[int, Worker] = {}
     for name in names:
@@ -183,9 +185,9 @@ def _ticks(worker: Worker, found: Survey, since: float | None) -> int:
 def _chosen(sides: Sides, query: DiffQuery, weighed: Weighed) -> ChosenEvidence | NothingCompared:
     """Choose the comparison and the evidence that leads. Steps are paired only with `--by run`."""
     if len(sides.workers) < 2:
-        only = sides.workers[0].name if sides.workers else "none"
-        what = "the arguments match" if query.names else "there is"
-        why = f"a comparison needs two workers or more, {what} {only} (see brickd workers)"
+        only = f"only {sides.workers[0].name}" if sides.workers else "no worker"
+        seen = f"the names match {only}" if query.names else f"there is {only}"
+        why = f"{seen}, expected two workers or more (brickd workers lists the workers)"
         return NothingCompared(why, None if query.by == "weights" else _by_outputs(sides, query)[0])
     if query.by == "weights":
         return ChosenEvidence(None, by_weights=True) if weighed.known else NothingCompared(why_none(weighed))

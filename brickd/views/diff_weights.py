@@ -131,7 +131,7 @@ def why_none(weighed: Weighed) -> str:
     reasons = [f"{plural(n, 'tensor')} {_NOT_COMPARED[reason]}" for reason, n in weighed.reasons.items()]
     if reasons:
         return f"no weights of {who} are comparable: {', '.join(reasons)}"
-    needs = "a comparison needs those of two replicas (brick.weights in the engine records them)"
+    needs = "expected weights of two replicas or more (call brick.weights in the engine)"
     return f"no weights of {who} are recorded, {needs}"
 
 

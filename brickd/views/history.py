@@ -84,7 +84,7 @@ def _of(world: World, query: HistoryQuery, period: AskedPeriod, services: set[st
     if by_worker and query.brick is not None:
         worker = next(name for name in query.names if name not in services)
         raise BrickdError(
-            f"the last day has bricks by service, not by worker {worker}: give the service, or leave out brick"
+            f"the last day has bricks by service: {worker} is a worker, expected a service (or leave out 'brick')"
         )
     return HistoryOf(query.names, by_worker, query.brick)
 

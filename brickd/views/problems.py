@@ -143,7 +143,10 @@ def _unkept(number: int) -> Problem:
     It is not added to the book, because the book would count it too.
     """
     what = plural(number, "problem has", "problems have")
-    text = f"{what} no room in the daemon's book of {ENTRIES_MAX:,}: listed here, but without an event or an alarm"
+    text = (
+        f"{what} no room among the {ENTRIES_MAX:,} problems that the daemon follows, so there is no event and no alarm"
+        " about them"
+    )
     return Problem("daemon", None, (), text, "brickd workers", "unkept")
 
 
@@ -190,7 +193,7 @@ def _slow(seen: Seen) -> Found:
         since_ns = each.since.at_ns
         yield Problem("straggler", each.service, (each.worker,), each.text, following, "processor", first_ns=since_ns)
     if not seen.slow.current:
-        text = f"no worker is judged now: the last look at all workers was {duration(seen.slow.age_ns)} ago"
+        text = f"no worker is judged now: the daemon compared all workers last {duration(seen.slow.age_ns)} ago"
         yield Problem("daemon", None, (), text, "brickd events", "stragglers")
 
 
@@ -227,10 +230,12 @@ def _without_a_daemon(seen: Seen) -> Found:
     if seen.daemon is not None:
         return
     if unread := sum(worker.reading.unread for worker in seen.workers):
-        text = f"spans are on in {plural(unread, 'worker')} and no process reads them: their reader was killed"
+        who = plural(unread, "worker records", "workers record")
+        text = f"{who} single spans that no process reads: the reader was killed"
         yield Problem("unread", None, (), text, "brickd up -d", "spans")
     if thinned := sum(worker.reading.thinned_unowned for worker in seen.workers):
-        text = f"fingerprints are set in {plural(thinned, 'worker')} by a daemon that was killed"
+        who = plural(thinned, "worker records", "workers record")
+        text = f"a daemon that was killed had changed which fingerprints {who}"
         yield Problem("unread", None, (), text, "brickd up -d", "fingerprints")
 
 

@@ -35,7 +35,7 @@ def sentence(removed: Sequence[RemovedWorker]) -> str | None:
         return None
     spans = sum(each.counts.spans for each in unasked)
     who = f"{plural(spans, 'span')} of {plural(_workers(unasked), 'removed worker')}"
-    return f"{who} {noun(spans, 'is', 'are')} in no total: no daemon kept {noun(spans, 'it', 'them')}"
+    return f"{who} {noun(spans, 'is', 'are')} missing in all totals: no daemon kept {noun(spans, 'it', 'them')}"
 
 
 def _workers(removed: Iterable[RemovedWorker]) -> int:

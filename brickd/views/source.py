@@ -54,7 +54,7 @@ def _meant(prefix: str | None, every: Iterable[int]) -> list[int]:
     meant = sorted(hash_ for hash_ in every if digits and f"{hash_:016x}".startswith(digits))
     if not meant:
         raise NoSuchSource(
-            f"no source {prefix}: no kernel refers to it and no worker sent it (brickd source lists them)"
+            f"no source {prefix}: no kernel refers to it and no worker sent it (brickd source lists the sources)"
         )
     if len(meant) > 1:
         hashes = listed([f"{hash_:016x}" for hash_ in meant], _SHOWN_MAX)
@@ -64,15 +64,15 @@ def _meant(prefix: str | None, every: Iterable[int]) -> list[int]:
 
 def _lacking(head: SourceHead | None) -> str:
     if head is None or head.pieces == 0:
-        return "kernels refer to it, and no worker has sent its text yet"
+        return "kernels refer to this source, but no worker has sent the text yet"
     if head.pieces is None:
-        return "its file can no longer be read"
+        return "the file with the text can no longer be read"
     if head.size is None:
-        return f"{plural(head.pieces, 'piece')} of it arrived, but not the last one"
+        return f"{plural(head.pieces, 'piece')} of the text arrived, but not the last piece"
     wanted = -(-head.size // PIECE)
     if head.pieces >= wanted:
         return "the text that was sent does not match this hash"
-    return f"{head.pieces:,} of {plural(wanted, 'piece')} arrived"
+    return f"{head.pieces:,} of {plural(wanted, 'piece')} of the text arrived"
 
 
 def _entry(hash_: int, head: SourceHead, used: Referred) -> Document:

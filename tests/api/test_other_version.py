@@ -89,7 +89,7 @@ def test_a_missing_key_is_named_at_any_depth_of_an_answer() -> None:
     answer = decoded(b'{"schema_version": 1, "workers": [{"name": "api/0"}]}', refused)
     with pytest.raises(OtherVersion, match=rf"^the daemon at /x is brickd {OLDER}, this is brickd {OURS}: its answer "):
         answer["alarms"]
-    with pytest.raises(OtherVersion, match=r"has no 'state' \(restart the daemon with this version: "):
+    with pytest.raises(OtherVersion, match=r"has no key 'state' \(restart the daemon with this version: "):
         answer["workers"][0]["state"]
     assert answer.get("alarms") is None
 
@@ -167,7 +167,7 @@ def test_an_older_daemon_without_a_key_is_named_with_both_versions(worker: Start
         assert code_and_stderr("status") == (
             2,
             f"brickd: the daemon at {runtime().socket} is brickd {OLDER}, this is brickd {OURS}:"
-            f" its answer has no 'silenced' ({RESTART})\n",
+            f" its answer has no key 'silenced' ({RESTART})\n",
         )
         assert document("status") == status, "with --json, a program gets the document as the daemon sent it"
 

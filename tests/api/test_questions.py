@@ -104,7 +104,7 @@ def test_default_values_are_left_out_of_a_query_string() -> None:
             "over is 259200.0, expected a duration of 10s to 48h (with ms, s, m or h; without a unit",
         ),
         (BricksQuery, "over=ever", "over is 'ever', expected a duration of 10s to 48h"),
-        (BricksQuery, "sort=max over=10s", "sort max contradicts over 10s"),
+        (BricksQuery, "sort=max over=10s", "sort=max contradicts the period"),
         (StartRecording, "max-size=64MB", "max-size is '64MB', expected a size of 64KiB to 1TiB (such as 512KiB, 64M"),
         (StartRecording, "max-size=1K", "max-size is 1024, expected a size of 64KiB to 1TiB"),
         (
@@ -233,17 +233,17 @@ def test_an_invalid_time_is_refused(text: str) -> None:
 @pytest.mark.parametrize("period", [{"over": 61.0}, {"at": 5.0}, {"since": 5.0}])
 @pytest.mark.parametrize("sort", ["max", "spread"])
 def test_a_period_of_the_day_is_not_sorted_by_figures_that_it_lacks(sort: str, period: dict[str, Any]) -> None:
-    with pytest.raises(WrongQuestion, match=f"sort {sort} contradicts the period"):
+    with pytest.raises(WrongQuestion, match=f"sort={sort} contradicts the period"):
         BricksQuery(sort=sort, **period)
 
 
 @pytest.mark.parametrize(
     ("times", "why"),
     [
-        ({"until": 5.0}, "to is given without from"),
-        ({"since": 5.0, "at": 6.0}, "from contradicts at and over"),
-        ({"since": 5.0, "over": 600.0}, "from contradicts at and over"),
-        ({"since": 5.0, "until": 5.0}, "from is not before to"),
+        ({"until": 5.0}, "'to' is given without 'from'"),
+        ({"since": 5.0, "at": 6.0}, "'from' contradicts 'at'"),
+        ({"since": 5.0, "over": 600.0}, "'from' contradicts 'over'"),
+        ({"since": 5.0, "until": 5.0}, "'from' is 1970-01-01T00:00:05.000Z, expected a time before 'to'"),
     ],
 )
 @pytest.mark.parametrize("kind", [BricksQuery, RooflineQuery, StatusQuery, TreeQuery])

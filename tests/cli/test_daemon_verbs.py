@@ -77,7 +77,7 @@ def test_events_outside_of_the_asked_time_are_counted(daemon: Daemon) -> None:
 def test_forgotten_events_are_reported(daemon: Daemon) -> None:
     for number in range(1_003):
         daemon.events.add("tried", str(number))
-    assert brickd("events").stderr == "brickd: 3 earlier events no longer stored\n"
+    assert brickd("events").stderr == "brickd: 3 earlier events are no longer stored\n"
 
 
 @contextmanager
@@ -151,7 +151,7 @@ def test_settings_are_shown_by_every_reader_for_living_workers_only(worker: Star
     answer = document("workers")
     daemon.end()
     alone = document("workers")
-    (unread,) = (each for each in alone["problems"] if "no process reads them" in each["text"])
+    (unread,) = (each for each in alone["problems"] if "that no process reads" in each["text"])
     alone["problems"].remove(unread)
     assert still(alone) == still(answer)
     off, spans, usual = (
@@ -189,7 +189,7 @@ def test_an_invalid_setting_is_refused() -> None:
         (("nobody",), 4, "no service nobody"),
         (("api", "--spans", "perhaps"), 2, "'perhaps' is not one of 'on', 'off'"),
         (("--spans", "on"), 2, "no service is given, expected the name of a service"),
-        (("api", "--threshold", "stuck_min=1m"), 2, "service api has no thresholds, the daemon has them"),
+        (("api", "--threshold", "stuck_min=1m"), 2, "threshold is given with service api, expected no service"),
     ):
         ended = brickd("set", *arguments)
         assert (ended.returncode, ended.stdout) == (code, "")
@@ -378,7 +378,7 @@ SLOW = st.none() | st.lists(st.fixed_dictionaries({"worker": st.sampled_from(["a
 def test_check_fails_for_a_daemon_whose_loop_is_stuck(still_ns: int, is_healthy: bool) -> None:
     facts = {"pid": 7, "checkpoint_problem": None, "loop_still_ns": still_ns}
     judged = conditions({"workers": [], "daemon": facts, **NO_STRAGGLERS}, None, Bounds())[3]
-    assert (judged.healthy, "drained nothing for 11.0 s" in judged.seen) == (is_healthy, not is_healthy)
+    assert (judged.healthy, "read nothing for 11.0 s" in judged.seen) == (is_healthy, not is_healthy)
 
 
 def test_each_problem_in_a_combined_message_counts() -> None:

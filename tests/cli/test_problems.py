@@ -69,8 +69,8 @@ def test_settings_left_by_a_killed_reader_are_reported_without_a_daemon() -> Non
     left = [made(flags=SPANS, drained=False), made(flags=SPANS, drained=False), made(asked_rate=5, drained=False)]
     read = [made(flags=SPANS), made(asked_rate=5), made(drained=False)]
     assert reported(*left, *read) == [
-        ("spans are on in 2 workers and no process reads them: their reader was killed", "brickd up -d"),
-        ("fingerprints are set in 1 worker by a daemon that was killed", "brickd up -d"),
+        ("2 workers record single spans that no process reads: the reader was killed", "brickd up -d"),
+        ("a daemon that was killed had changed which fingerprints 1 worker records", "brickd up -d"),
     ]
     assert reported(*read) == []
     assert reported(*left, daemon=DAEMON) == []
@@ -146,7 +146,8 @@ def test_problems_without_room_in_the_book_are_counted() -> None:
     seen = Seen([made()], daemon=DAEMON, living={"api/0"}, book=Book(unkept=2))
     (last,) = [each for each in active(seen, T).problems if each["kind"] == "daemon"]
     assert (last["text"], last["command"]) == (
-        "2 problems have no room in the daemon's book of 512: listed here, but without an event or an alarm",
+        "2 problems have no room among the 512 problems that the daemon follows, so there is no event and no alarm"
+        " about them",
         "brickd workers",
     )
     assert not [each for each in active(seen._replace(book=Book()), T).problems if each["kind"] == "daemon"]
@@ -187,7 +188,7 @@ def test_an_outdated_straggler_verdict_is_reported() -> None:
     judged = StragglerVerdict((), (), (), 8, 8, 1, Moment(0, 0), STALE_NS - 1)
     assert reported(slow=judged) == []
     assert reported(slow=replace(judged, age_ns=STALE_NS)) == [
-        ("no worker is judged now: the last look at all workers was 1.0 min ago", "brickd events")
+        ("no worker is judged now: the daemon compared all workers last 1.0 min ago", "brickd events")
     ]
 
 
@@ -205,7 +206,7 @@ def test_problems_that_falsify_numbers_come_before_missing_ones() -> None:
     )
     assert found[:2] == [
         ("weights: api/2 differs", "brickd weights api"),
-        ("7 spans of 1 removed worker are in no total: no daemon kept them", "brickd prune"),
+        ("7 spans of 1 removed worker are missing in all totals: no daemon kept them", "brickd prune"),
     ]
     beginnings = [
         "no worker is judged", "recording is off", "f is quarantined", "the daemon cannot save", "the recording",

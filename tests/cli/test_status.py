@@ -329,7 +329,7 @@ def test_inspect_shows_the_event_ring(worker: Start, prefix: str) -> None:
     cells = [row[: titles.index("AT (µs)") + len("AT (µs)")].split()[-1] for row in rows]
     assert cells == [f"{(ages[0] - ages[2]) / 1_000:,.1f}", "measured", "0.0"]
     (problem,) = status()["problems"]
-    room = "a thread's ring holds 4,096 until a daemon reads them (brickd up)"
+    room = "a thread's ring holds 4,096 slots, and no daemon reads it (brickd up -d)"
     assert f"417 events dropped (417 defer): {room}" in problem["text"]
 
 
@@ -379,7 +379,7 @@ def test_the_demo_names_the_damaged_and_the_slow_worker_and_leaves_no_file() -> 
     assert result.returncode == 0, result.stderr
     assert "demo/1 differs in layers.2.mlp.down.weight" in result.stdout
     assert "demo/1 differs from 3 that agree, first at mlp.down, layer 2" in result.stdout
-    assert "born there: its inputs were equal" in result.stdout
+    assert "the difference began there: the inputs were equal" in result.stdout
     assert "weight layers.2.mlp.down.weight differs in demo/1" in result.stdout
     assert "! demo/3 slow since" in result.stdout
     assert "4 live" in result.stdout

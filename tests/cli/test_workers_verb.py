@@ -97,7 +97,7 @@ def test_a_few_invalid_files_are_listed_and_all_are_counted(worker: Start, daemo
         first = reported["problems"][0]
         assert (first["text"], first["command"]) == (f"{LISTED_MAX + 6} files are quarantined", "brickd doctor")
     assert f"{LISTED_MAX + 6} quarantined" in [each["seen"] for each in unhealthy]
-    assert f"…1 healthy, {LISTED_MAX + 1} in trouble" in brickd("status").stdout, (
+    assert f"…1 healthy, {LISTED_MAX + 1} with a problem" in brickd("status").stdout, (
         "the count does not include the five that are shown"
     )
 

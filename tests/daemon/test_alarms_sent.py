@@ -325,9 +325,9 @@ def test_a_secret_file_must_be_readable_by_its_owner_only(tmp_path: Path) -> Non
         with pytest.raises(WrongQuestion, match=f"and mode 0{mode:o}, expected owner {os.geteuid()} and mode 0600"):
             secret_of(path, "--notify-secret-file")
     path.chmod(0o600)
-    for content, seen in ((b"", "no"), (b"\n", "no"), (b"x" * 4097, "a longer")):
+    for content, seen in ((b"", "0"), (b"\n", "0"), (b"x" * 4097, "more than 4,096")):
         path.write_bytes(content)
-        with pytest.raises(WrongQuestion, match=f"has {seen} secret, expected 1 to 4,096 bytes"):
+        with pytest.raises(WrongQuestion, match=f"has {seen} bytes, expected 1 to 4,096 bytes"):
             secret_of(path, "--notify-secret-file")
     for secret in (b"x", b"x" * 4096):
         path.write_bytes(secret + b"\n")

@@ -205,7 +205,7 @@ def test_a_dead_segment_with_endless_rings_is_quarantined_and_its_records_count(
             if loop.collector.directory.refused():
                 break
         reason = loop.collector.directory.refused()[f"{prefix}endless"].reason
-        assert re.fullmatch(r"its rings do not end: \d+ MiB were read of a segment of \d+ MiB", reason)
+        assert re.fullmatch(r"its rings do not end: \d+ MiB were read from them, expected at most \d+ MiB", reason)
         assert loop.collector.memory.gone == {}
 
 

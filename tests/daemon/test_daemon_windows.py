@@ -129,7 +129,7 @@ def test_without_a_daemon_there_are_no_windows(worker: Start) -> None:
 def test_a_window_cannot_be_sorted_by_the_longest_span(worker: Start) -> None:
     refused = brickd("bricks", "--sort", "max", "--over", "10s")
     assert refused.returncode == 2
-    assert "use sort p99, or over start" in refused.stderr
+    assert "use sort=p99, or over=start" in refused.stderr
 
 
 def test_the_daemon_shows_the_memory_of_each_worker(worker: Start, prefix: str) -> None:

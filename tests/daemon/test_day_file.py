@@ -392,7 +392,7 @@ def test_a_file_that_cannot_be_opened_is_reported_and_nothing_is_known(path: Pat
     keeper.run(3)
     assert keeper.spans(0, 1_000) == 0
     assert [kind for kind, _ in keeper.events] == ["day_failed"]
-    assert keeper.events[0][1].endswith("Is a directory: the last day is not kept")
+    assert keeper.events[0][1].endswith("Is a directory: the data of the last day are not kept")
 
 
 def test_a_damaged_slot_is_left_out_and_reported(keeper: Keeper) -> None:

@@ -146,7 +146,7 @@ def test_each_verb_works_with_an_earlier_daemon_or_asks_for_a_restart(earlier: E
         assert ended.returncode in (0, 1, 6) or "(restart the daemon with this version: " in ended.stderr, ended
     worked = {verb for verb, ended in answered.items() if ended.returncode == 0}
     assert {"bricks", "tree --layers", "events", "source", "inspect api/0", "set api"} <= worked
-    assert "its answer has no 'silenced'" in answered["status"].stderr
+    assert "its answer has no key 'silenced'" in answered["status"].stderr
     assert (status["source"], summarized(status)) == ("daemon", 20)
 
 

@@ -60,7 +60,10 @@ def test_the_last_day_counts_by_service_and_survives_a_killed_daemon(worker: Sta
         shown = brickd("status", "--over", "1h")
         assert "WORST WORKER" not in shown.stdout
         refused = brickd("bricks", "api/0", "--over", "1h")
-        assert (refused.returncode, "give the service, or use --over 60s" in refused.stderr) == (2, True)
+        assert (refused.returncode, "api/0 is a worker, expected a service (or use --over 60s;" in refused.stderr) == (
+            2,
+            True,
+        )
         assert "by worker" not in brickd("bricks", "--by", "layer", "--over", "1h").stderr
         assert brickd("bricks", "--by", "worker", "--over", "1h").returncode == 2
         known = until(0)["bricks"][0]["count"]

@@ -122,7 +122,7 @@ def test_with_only_another_users_segments_every_verb_names_the_user_and_the_comm
     for number in range(3):
         foreign_file(SHM / f"{prefix}{number}", with_header(uid=4321, uuid=os.urandom(16)), uid=4321)
     foreign_file(SHM / f"{prefix}junk", uid=1234)
-    reported = "user root has no segments here, and brickd reads only the segments of its own user: "
+    reported = "user root has no segments here, and brickd reads only the segments of the user who runs it; "
     reported += "#4321 has 3 segments, "
     for verb in ("status", "workers", "bricks", "tree"):
         ended = brickd(verb)

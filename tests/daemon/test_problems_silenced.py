@@ -100,7 +100,7 @@ def test_an_invalid_silence_is_refused(worker: Start, prefix: str) -> None:
     with running():
         for arguments, code, message in (
             (("00000000",), 4, "no problem 00000000 (brickd status lists them)"),
-            (("--off",), 2, "off needs the id of a silenced problem"),
+            (("--off",), 2, "'off' is given without the id of a silenced problem"),
             (("00000000", "--for", "1d"), 2, "1d is not a duration of 1s to 8760h"),
         ):
             ended = brickd("silence", *arguments)

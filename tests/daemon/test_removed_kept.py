@@ -79,7 +79,7 @@ def test_folded_records_are_reported_once(prefix: str) -> None:
         append(prefix, ONE, 5)
         daemon.tick()
     assert reported == [
-        ("workers_removed", "12 spans of 2 removed workers are counted as removed: no daemon kept their totals")
+        ("workers_removed", "12 spans of 2 removed workers are counted as removed, because no daemon kept their totals")
     ]
 
 
@@ -355,7 +355,7 @@ def test_a_merged_record_shows_its_number_of_workers(prefix: str) -> None:
         **{"service": "api", "together": 3, **COUNTS._asdict()},
     }
     assert document("status")["removed"] == {"workers": 4, "spans": 6, "unasked_workers": 4, "unasked_spans": 6}
-    assert "6 spans of 4 removed workers are in no total" in brickd("status").stdout
+    assert "6 spans of 4 removed workers are missing in all totals" in brickd("status").stdout
 
 
 # ---- in a checkpoint
@@ -403,10 +403,15 @@ def test_prune_ends_the_problem_and_keeps_the_count(prefix: str, asked: str) -> 
     append(prefix, TWO, 7)
     if asked == "without a daemon":
         assert document("status", "--check", "--allow-empty", code=1)["conditions"][-2]["seen"] == "12 removed"
-        assert "would take note of 2 removed workers: their spans stay counted" in brickd("prune", "--dry-run").stdout
+        assert (
+            "would no longer report 2 removed workers as a problem; their spans stay counted"
+            in brickd("prune", "--dry-run").stdout
+        )
         assert len(records(prefix)) == 2
         done = brickd("prune")
-        assert done.stdout == "took note of 2 removed workers: their spans stay counted\n"
+        assert (
+            done.stdout == "brickd status no longer reports 2 removed workers as a problem; their spans stay counted\n"
+        )
         assert records(prefix) == []
     else:
         with machine(prefix) as daemon:

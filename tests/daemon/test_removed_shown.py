@@ -60,7 +60,8 @@ report(json.loads(done.stdout))
     spans, removed = after["ledger"]["spans"], after["removed"]
     assert spans["begun"] + spans["removed"] == 100_000
     assert 0 < spans["removed"] == removed["spans"] == 1000 * removed["workers"]
-    text = f"{spans['removed']:,} spans of {removed['workers']} removed workers are in no total: no daemon kept them"
+    who = f"{spans['removed']:,} spans of {removed['workers']} removed workers"
+    text = f"{who} are missing in all totals: no daemon kept them"
     assert (text, "brickd up -d") in [(each["text"], each["command"]) for each in after["problems"]]
     assert f"removed  {spans['removed']:,} spans of {removed['workers']} workers, in no total" in render(after, WIDE)
     (judged,) = [each for each in conditions(after, None, Bounds()) if each.name == "removed"]
@@ -78,7 +79,7 @@ def test_a_worker_that_was_shown_and_ended_cleanly_is_counted_as_removed(worker:
         **dict.fromkeys(before["ledger"]["spans"], 0),
         "removed": before["ledger"]["spans"]["begun"],
     }
-    reported = "200 spans of 1 removed worker are in no total: no daemon kept them"
+    reported = "200 spans of 1 removed worker are missing in all totals: no daemon kept them"
     assert [(each["text"], each["command"]) for each in after["problems"]] == [(reported, "brickd up -d")]
     (entry,) = document("workers")["removed"]
     uuid, began = before["workers"][0]["uuid"], before["workers"][0]["started"]

@@ -87,7 +87,7 @@ def irremovable(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(posix_ipc, "unlink_shared_memory", refused)
 
 
-DENIED = "its worker ended and its totals are kept, but the file cannot be removed: permission denied"
+DENIED = "its worker ended, and its totals are kept, but the file cannot be removed: permission denied"
 
 
 def remembered(life: Life, prefix: str, uuid: bytes) -> None:

@@ -208,8 +208,11 @@ def test_coverage_names_the_excluded_sites_and_how_to_include_them(worker: Start
         daemon.until("worker_found", daemon.until("set")["number"])
         two.round()
         message("api", "--fingerprints", "default", "--sites", "all")
-        line = next(each for each in brickd("coverage").stdout.splitlines() if each.startswith("fingerprints of "))
-        assert line == "fingerprints of one step of 64 in 1 of 2 workers (brickd set api --fingerprints all)"
+        line = next(each for each in brickd("coverage").stdout.splitlines() if each.startswith("fingerprints are "))
+        assert (
+            line
+            == "fingerprints are recorded only in one step of 64, in 1 of 2 workers (brickd set api --fingerprints all)"
+        )
         message(*shlex.split(line[:-1].partition("brickd set ")[2]))
         assert document("coverage")["services"][0]["thinned"] is None
 
@@ -233,7 +236,7 @@ pause()
 def test_coverage_shows_the_default_rate_of_instrumented_models(worker: Start, prefix: str) -> None:
     def line() -> str | None:
         screen = brickd("coverage").stdout.splitlines()
-        return next((each for each in screen if each.startswith("fingerprints of one")), None)
+        return next((each for each in screen if each.startswith("fingerprints are recorded")), None)
 
     with running() as daemon:
         process = started(worker, PART, BRICKD_SERVICE="api", BRICKD_WORKER="0")
@@ -241,12 +244,13 @@ def test_coverage_shows_the_default_rate_of_instrumented_models(worker: Start, p
         assert line() is None
         process.go()
         process.paused()
-        assert line() == "fingerprints of one step of 64 of instrumented models (brickd set api --fingerprints all)"
+        recorded = "fingerprints are recorded only in one step of 64, for instrumented models"
+        assert line() == f"{recorded} (brickd set api --fingerprints all)"
         assert document("coverage")["services"][0]["thinned"] == {
             "fingerprints": "1/64", "instrumented": True, "workers": 1, "of": 1,
         }  # fmt: skip
         message("api", "--fingerprints", "1/8")
-        assert line() == "fingerprints of one step of 8 (brickd set api --fingerprints all)"
+        assert line() == "fingerprints are recorded only in one step of 8 (brickd set api --fingerprints all)"
         message("api", "--fingerprints", "all")
         assert line() is None
 
@@ -266,7 +270,7 @@ def test_settings_of_a_killed_daemon_are_reported_and_restored(worker: Start, pr
         message("api", "--fingerprints", "1/8", "--sites", "norm")
         daemon.once("/workers", lambda _: kept().wishes == {"api": Wish(False, False, "1/8", ("norm",))})
         daemon.kill()
-    problem = "fingerprints are set in 1 worker by a daemon that was killed", "brickd up -d"
+    problem = "a daemon that was killed had changed which fingerprints 1 worker records", "brickd up -d"
     assert problem in [(each["text"], each["command"]) for each in document("status")["problems"]]
     found = {each["name"]: each for each in document("doctor", code=0)["findings"]}["fingerprints-set"]
     assert (found["state"], found["seen"], found["fix"]) == ("advice", "set in api/0", "brickd up -d")
@@ -300,7 +304,7 @@ def test_workers_of_an_older_agent_are_reported_as_not_supporting_it(prefix: str
         text = message("golden", "--fingerprints", "1/16", "--sites", "block").splitlines()
         assert text == [
             "golden: spans off, recording on, fingerprints 1/16, sites block in 1 worker",
-            "1 worker cannot be set: its brick-agent is older and records all steps and sites",
+            "1 worker cannot obey: its brick-agent is too old, and records all steps and sites",
         ]
         assert document("set", "golden")["deaf"] == 1
         assert os.pread(file, 4096, _reader.CONTROL) == before

@@ -267,7 +267,7 @@ def test_doctor_finds_nothing_wrong_where_the_recipe_was_followed(daemon: Runnin
     found = examined(Container(SERVER, [], os.fspath(shm)))
     assert [name for name, (state, _, _) in found.items() if state == "broken"] == []
     assert found["daemon"][:2] == ("ok", "a process of another pid namespace answers")
-    assert found["pid-namespace"][:2] == ("ok", "api/0 in another")
+    assert found["pid-namespace"][:2] == ("ok", "api/0: in another pid namespace")
     assert found["shm-access"][0] == "ok"
 
 

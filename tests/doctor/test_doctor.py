@@ -480,7 +480,8 @@ def test_processes_that_could_not_be_inspected_are_counted() -> None:
     found = namespaces.judge_search(processes(closed=3, left=1000))
     assert (found.state, found.seen) == (
         "ok",
-        "0 of this user's 80 processes use brickd; 1,000 more were skipped: too many; 3 could not be inspected",
+        "0 of this user's 80 processes use brickd; 1,000 more were skipped, because there are too many; 3 could not be"
+        " inspected",
     )
 
 
@@ -573,7 +574,7 @@ def test_another_pid_namespace_is_ok_and_mentioned() -> None:
     found = namespaces.judge_pids(
         Segments(workers=(API, API._replace(name="api/1", pid=0), API._replace(name="x", pid=None)))
     )
-    assert (found.state, found.seen, found.about) == ("ok", "api/1 in another", ("api/1",))
+    assert (found.state, found.seen, found.about) == ("ok", "api/1: in another pid namespace", ("api/1",))
 
 
 def test_processes_can_be_observed_without_proc(tmp_path: Path) -> None:

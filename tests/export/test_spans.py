@@ -66,7 +66,7 @@ def test_lost_records_are_counted_before_the_next_span_of_their_lane(tmp_path: P
     found, stream = read(tmp_path, recording(*chunks))
     assert [each[-1] for each in found] == [0, 0, 3, 0]
     assert stream.counts.lost == 3
-    assert stream.words() == ["3 records lost: dropped by a full ring, without room in the file, or damaged"]
+    assert stream.words() == ["3 records lost: a ring or the file was full, or the data is damaged"]
 
 
 def test_a_loss_counts_for_the_next_span_that_passes_the_filter_and_once(tmp_path: Path) -> None:

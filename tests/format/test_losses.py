@@ -75,7 +75,7 @@ def test_each_counter_has_its_cause_and_a_setting_to_raise(
 
 def test_a_full_ring_that_is_drained_needs_more_slots() -> None:
     (unread,) = lost(lane={"event_dropped": (0, 3, *14 * (0,))})
-    assert "until a daemon reads them" in unread.text
+    assert "no daemon reads it" in unread.text
     (read,) = lost(lane={"event_dropped": (0, 3, *14 * (0,))}, drained=True)
     assert read.settings == (f"BRICKD_EVENTS={2 * header_value(golden(), 'event_slots')}",)
     assert "brickd up" not in str(read)
@@ -167,8 +167,8 @@ def test_counters_without_a_lost_record_are_no_loss() -> None:
     [
         ({"no_lane": 1}, "1 span not recorded: "),
         ({"names_refused": 1}, "1 name recorded as 'other': a name was empty, "),
-        ({"blocks_refused": 1}, "memory refused 1 time: "),
-        ({"blocks_refused": 1_234}, "memory refused 1,234 times: "),
+        ({"blocks_refused": 1}, "the kernel refused memory 1 time: "),
+        ({"blocks_refused": 1_234}, "the kernel refused memory 1,234 times: "),
         ({"lane": {"rejected": (1, 0)}}, "1 span not recorded: "),
         ({"lane": {"nested": 1}}, "1 call from signal handlers "),
     ],
@@ -183,7 +183,7 @@ def test_a_checksum_without_a_site_is_not_counted_as_a_dropped_event() -> None:
     kinds = {loss.kind: loss.text for loss in lost(lane=dropped, sites=SITES, sites_refused=7)}
     assert kinds == {
         "sites": f"7 checksums dropped: the worker needs more than {SITES} sites for its kernels and weights",
-        "events": "2 events dropped (2 checked): a thread's ring holds 4 until a daemon reads them (brickd up)",
+        "events": "2 events dropped (2 checked): a thread's ring holds 4 slots, and no daemon reads it (brickd up -d)",
     }
 
 
@@ -193,18 +193,18 @@ def test_a_full_table_explains_the_starts_that_a_ring_with_room_dropped(table: s
     dropped = {"event_dropped": (*3 * (0,), 9, 2, *11 * (0,))}
     full: dict[str, Any] = {table: {"names": NAMES, "paths": PATHS}[table]}
     tables, starts, events = lost(lane=dropped | {"event_head": half}, **full)
-    assert starts.text == "9 deferred starts dropped: the brick has no name or no path"
+    assert starts.text == "9 deferred starts dropped: a table had no room for the name or the path of the brick"
     assert (starts.kind, starts.amount, starts.settings) == ("deferred", 9, tables.settings)
     assert events.text.startswith("2 events dropped (2 finalize): ")
     _, ring = lost(lane=dropped | {"event_head": half + 1}, names=NAMES)
-    assert ring.text.startswith("11 events dropped (9 defer, 2 finalize): a thread's ring holds 4 until")
+    assert ring.text.startswith("11 events dropped (9 defer, 2 finalize): a thread's ring holds 4 slots,")
     (unexplained,) = lost(lane=dropped | {"event_head": half})
     assert (unexplained.kind, unexplained.amount) == ("events", 11)
 
 
 def test_dropped_events_are_reported_by_kind_with_the_ring_size_and_a_command() -> None:
     (loss,) = lost(lane={"event_dropped": (1, 0, 0, 1_700, 2, 3, *10 * (0,))})
-    room = "a thread's ring holds 4 until a daemon reads them (brickd up)"
+    room = "a thread's ring holds 4 slots, and no daemon reads it (brickd up -d)"
     assert str(loss) == f"1,706 events dropped (1,700 defer, 2 finalize, 3 measured, 1 other): {room}"
 
 

@@ -357,7 +357,7 @@ brick.kernel("kernel0", 1, 32)
     assert account.marks["wanted"] - account.marks["refused"] == sum(marks(got).values())
     assert account.marks["wanted"] == 200 * 5 + 2
     (loss,) = [each for each in losses(got, account) if each.kind == "names"]
-    assert "marks have used half of its 128 names" in loss.text
+    assert "half of the 128 names were used (the limit for marks)" in loss.text
 
 
 def test_dependencies_leave_half_of_the_paths_for_timed_bricks(worker: Start, prefix: str) -> None:

@@ -125,7 +125,7 @@ def test_without_a_checkpoint_two_live_copies_are_read_after_one_ends(life: Life
         life.look()
         shown, refused = life.shown()
         assert (life.drained, shown, set(refused)) == ([], [], {"a", "b"})
-        assert "both have a live worker: neither is read until one of them ends" in refused["a"]
+        assert "both have a live worker: neither is read until one worker ends" in refused["a"]
     ends()
     for _ in range(2):
         life.look()

@@ -231,7 +231,9 @@ def test_a_mark_without_an_owner_is_counted() -> None:
     made.mark("x", NEEDS, below=launched)
     document = whole(tree(named([made]), layers=False))
     assert document["stray_marks"] == 4
-    assert "4 marks not shown: their place is unknown" in render(document, Screen(None, False))
+    assert "not shown, because their place in the tree is unknown: 4 launches, transfers and needs" in render(
+        document, Screen(None, False)
+    )
 
 
 def test_below_a_mark_no_time_counts_but_launches_do() -> None:
@@ -305,7 +307,9 @@ def test_the_slowest_kernel_is_shown_with_its_source() -> None:
     made.end()
     document = whole(tree(named([made]), layers=False))
     assert document["slowest_kernel"]["source_hash"] == "000000000000000b"
-    assert render(document, Screen(80, False))[-1] == "its source: brickd source 000000000000000b"
+    assert (
+        render(document, Screen(80, False))[-1] == "to print the source of this kernel: brickd source 000000000000000b"
+    )
 
 
 def test_a_shape_is_shown_completely_before_optional_figures() -> None:
@@ -526,7 +530,7 @@ def test_cyclic_dependencies_are_reported_and_terminate() -> None:
     assert [each["name"] for each in circle] == ["a", "b", "c"]
     assert document["critical_path"]["length_ns"] == 30
     lines = screens.critical(document, Screen(None, False))
-    assert lines[-1] == "need each other in a circle, and count as one: a, b, c"
+    assert lines[-1] == "these need each other in a circle, and count as one node: a, b, c"
 
 
 def test_dependencies_are_shown_after_the_name_of_a_brick() -> None:
@@ -626,7 +630,8 @@ def test_slack_above_a_total_is_explained() -> None:
     document = whole(tree(named([made]), layers=False))
     assert screens.critical(document, Screen(None, False))[-2:] == [
         "35 ns   5 ns  short  -",
-        "slack: how much longer a brick may take, which may be more than its total",
+        "slack is how much longer a brick may take without a longer critical path; it may exceed the total of the"
+        " brick",
     ]
 
 
@@ -693,7 +698,7 @@ def test_without_kernel_times_the_slowest_kernel_is_in_the_slowest_brick() -> No
     slowest = document["slowest_kernel"]
     assert (slowest["name"], slowest["by"], slowest["time_ns"], slowest["inside"]) == ("k2", "brick", 90, "mlp")
     assert render(document, Screen(None, False))[-1] == (
-        "slowest kernel: k2 in mlp, which took 90 ns itself; no kernel reported a time"
+        "slowest kernel: k2 in mlp, whose brick took 90 ns; no kernel reported a time"
     )
 
 

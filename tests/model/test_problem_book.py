@@ -138,7 +138,7 @@ def test_a_loss_is_seen_when_its_counter_grows_and_ends_ten_minutes_later() -> N
     book, changes = lived((0, [LOST]), (60 * SECOND, [grown]), (60 * SECOND + ACTIVE_NS, [grown]))
     assert (changes, book.entries[LOST.id].seen_ns) == ([], T + 60 * SECOND)
     over, changes = book.updated([grown], LIVING, T + 61 * SECOND + ACTIVE_NS)
-    assert states(changes) == [("recovered", "it was not seen again for 10.0 min")]
+    assert states(changes) == [("recovered", "its cause was not seen again for 10.0 min")]
     assert over.updated([grown], LIVING, T + 70 * SECOND + ACTIVE_NS)[1] == []
     assert states(over.updated([LOST._replace(mark=11)], LIVING, T + 70 * SECOND + ACTIVE_NS)[1]) == [("began", "")]
 
@@ -149,7 +149,7 @@ def test_a_problem_is_active_for_the_time_of_its_book() -> None:
     later, changes = book.updated([LOST], LIVING, T + 5 * SECOND)
     assert (changes, later.active_ns) == ([], 5 * SECOND)
     assert states(later.updated([LOST], LIVING, T + 5 * SECOND + 1)[1]) == [
-        ("recovered", "it was not seen again for 5.0 s")
+        ("recovered", "its cause was not seen again for 5.0 s")
     ]
 
 
@@ -228,7 +228,7 @@ def test_a_silenced_problem_is_sent_when_its_silence_ends() -> None:
     assert changes == []
     book, changes = book.updated([OFF], LIVING, T + 100, sends=True)
     assert [(each.state, each.why, each.send) for each in changes] == [
-        ("unsilenced", "its time is over", False), ("began", "", True),
+        ("unsilenced", "the silence has expired", False), ("began", "", True),
     ]  # fmt: skip
     assert book.entries[OFF.id].silenced_until_ns is None
 

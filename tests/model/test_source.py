@@ -32,7 +32,7 @@ from brickd.state import checkpoint
 from brickd.state.daemon_state import Memory
 
 MEBIBYTE = 1 << 20
-TOO_LONG = "longer than 1,048,576 bytes, or more than a process keeps for later"
+TOO_LONG = "longer than 1,048,576 bytes, or too many sources waited to be sent"
 
 # Sends a part of a source each time that the test lets it continue; reports whether the whole source is sent.
 SENDS = """
@@ -113,7 +113,7 @@ def test_the_longest_source_is_sent_in_parts_and_a_daemon_may_start_late(worker:
     assert not more(process), "the ring is full, and no process reads it"
     missing = brickd("source", f"{known:016x}")
     assert (missing.returncode, missing.stdout) == (4, "")
-    assert missing.stderr.endswith("pieces of it arrived, but not the last one\n")
+    assert missing.stderr.endswith("pieces of the text arrived, but not the last piece\n")
     with running() as daemon:
         until(lambda: more(process))
         until_known(daemon)
@@ -134,7 +134,7 @@ def test_a_source_that_is_too_long_is_counted_without_blaming_a_ring(worker: Sta
     assert (loss.kind, str(loss)) == ("sources", f"1 source not sent: {TOO_LONG}")
     missing = brickd("source", f"{_reader.source_hash(text):016x}")
     assert missing.returncode == 4
-    assert missing.stderr.endswith("kernels refer to it, and no worker has sent its text yet\n")
+    assert missing.stderr.endswith("kernels refer to this source, but no worker has sent the text yet\n")
 
 
 def test_a_full_ring_delays_a_source_and_loses_nothing(worker: Start) -> None:
@@ -409,7 +409,7 @@ with brick.span("ffn"):
         lines = brickd("source").stdout.splitlines()
         assert lines[-2:] == [
             "0000000000000005: the text that was sent does not match this hash",
-            "not kept: 1 source with a text that does not match its hash (brickd events)",
+            "not kept: 1 source whose text does not match its hash (brickd events)",
         ]
         assert document("source")["not_kept"]["refuted"] == 1
         assert not list(Filed(runtime().sources).hashes())

@@ -109,8 +109,9 @@ def test_a_daemon_accepts_saves_and_shows_its_thresholds(prefix: str, tmp_path: 
         assert values() == {each.name: getattr(DEFAULTS, each.name) for each in fields(DEFAULTS)} | {"stuck_min": 45}
         text = brickd("set", "--threshold", "stuck_times=5").stdout.splitlines()
         assert text[:2] == [
-            "stuck_min = 45s (default: 30s): A span is not reported as stuck before it is open for this time.",
-            "stuck_times = 5 (default: 20): A span is not reported as stuck before this multiple of its own p99.",
+            "stuck_min = 45s (default: 30s): A span is reported as stuck only after it has been open for this time.",
+            "stuck_times = 5 (default: 20): A span is reported as stuck only after it has been open for this many"
+            " times the p99 of its brick.",
         ]
         assert daemon.until("set")["text"] == "thresholds: stuck_min=45s"
         refused = brickd("set", "--threshold", "stuck_times=0")

@@ -376,6 +376,9 @@ def test_more_kinds_of_launches_than_the_limit_are_merged(worker: Start) -> None
     ledgers = [document("inspect", name)["ledger"]["marks"] for name in ("api/0", "api/1")]
     refused = sum(ledger["refused"] for ledger in ledgers)
     assert answer["refused_marks"] == refused > 0
-    assert f"{refused:,} marks not counted by their workers, so not shown  brickd doctor" in brickd("tree").stdout
+    assert (
+        f"because their workers had no room to count them: {refused:,} launches, transfers and needs  brickd doctor"
+        in brickd("tree").stdout
+    )
     wanted = f"marks     wanted {ledgers[0]['wanted']:,}  refused {ledgers[0]['refused']:,}"
     assert wanted in brickd("inspect", "api/0").stdout.splitlines()

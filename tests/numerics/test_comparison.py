@@ -88,8 +88,8 @@ def test_the_first_difference_is_the_headline_with_its_blame(by: str) -> None:
 @pytest.mark.parametrize(
     ("by", "blame", "text"),
     [
-        (1e-6, "culprit", "born there: its inputs differ by only <1e-6"),
-        (1e-3, "propagated", "born earlier: its inputs already differ (1e-3)"),
+        (1e-6, "culprit", "the difference began there: the inputs differ by only <1e-6"),
+        (1e-3, "propagated", "the difference began earlier: the inputs already differ (1e-3)"),
     ],
 )
 def test_the_distance_of_the_inputs_is_reported(by: float, blame: str, text: str) -> None:
@@ -128,12 +128,12 @@ def healed(bad: Sequence[CheckedRecord], site: int) -> list[CheckedRecord]:
 
 def test_a_birth_at_another_site_is_counted_separately() -> None:
     reported = compared(GOOD, healed(chain(NORM), MLP), by="run")
-    assert reported["headlines"][3] == "1 later site also differs; a difference was also born at 1 other site"
+    assert reported["headlines"][3] == "1 later site also differs; a difference also began at 1 other site"
     # The first difference may come from a cache. A second difference that may come from a cache may be a consequence of
     # the first.
     reported = compared(GOOD, healed(chain(SCORES), MLP), by="run")
     assert (where(reported)[-1], reported["headlines"][3]) == (
-        "here_or_cache", "a difference was also born at 1 other site",
+        "here_or_cache", "a difference also began at 1 other site",
     )  # fmt: skip
     reported = compared(GOOD, healed(chain(NORM), SCORES), by="run")
     assert {site["kernel"]: site["blame"] for site in reported["sites"]}["scores"] == "here_or_cache"
@@ -188,8 +188,8 @@ def test_different_experts_are_reported_as_such() -> None:
     )
     assert reported["headlines"][0].startswith("by input: routing: api/0 and api/1 disagree, first at router")
     assert reported["headlines"][1:] == [
-        "nothing was compared before it",
-        "other experts were chosen; born there: its inputs were equal",
+        "nothing was compared before this difference",
+        "other experts were chosen; the difference began there: the inputs were equal",
     ]
 
 
@@ -205,7 +205,7 @@ def test_nan_is_reported_as_born_or_propagated() -> None:
         None,
         3,
     )
-    assert reported["headlines"][2].endswith("NaN or infinities are born there")
+    assert reported["headlines"][2].endswith("NaN or infinities began there")
 
 
 def test_tensors_of_only_nan_and_empty_ones_are_compared() -> None:
@@ -228,7 +228,7 @@ def bare(records: list[CheckedRecord], *sites: int) -> list[CheckedRecord]:
     return [replace(each, inputs=()) if each.site in sites else each for each in records]
 
 
-ASKED = r"\(did they do the same work\? --by run\)"
+ASKED = r"\(if the workers did the same work: --by run\)"
 
 
 @pytest.mark.parametrize("flags", [STEP, 0])
@@ -346,6 +346,7 @@ def test_no_overlap_is_never_equal() -> None:
 
 
 ABSENT = "step 99 has no fingerprints of api/0 and api/1; "
+NOT_SHARED = "no step was recorded in two workers (leave out --step)"
 
 
 @pytest.mark.parametrize("by", [None, "input", "run"])
@@ -363,7 +364,7 @@ ABSENT = "step 99 has no fingerprints of api/0 and api/1; "
         (
             (3, 0),
             "99",
-            ABSENT + "api/0 has steps 1 to 3; api/1 has no fingerprints; no step is in two workers (leave out --step)",
+            f"{ABSENT}api/0 has steps 1 to 3; api/1 has no fingerprints; {NOT_SHARED}",
         ),
         (
             (1, 1),
@@ -402,9 +403,7 @@ def test_a_fingerprint_without_a_step_is_of_no_step() -> None:
     outside = [replace(each, step=0, flags=0) for each in GOOD]
     with pytest.raises(NothingComparable) as caught:
         compared(outside, GOOD, step="7")
-    recorded = (
-        "api/0 has fingerprints without a step; api/1 has steps 1 to 3; no step is in two workers (leave out --step)"
-    )
+    recorded = f"api/0 has fingerprints without a step; api/1 has steps 1 to 3; {NOT_SHARED}"
     assert str(caught.value) == ABSENT.replace("99", "7") + recorded
     with pytest.raises(NothingComparable, match=r"^no fingerprints of api/0 and api/1 are recorded"):
         compared([], [], step="7")
@@ -418,7 +417,7 @@ def test_sites_with_another_form_are_not_comparable_for_that_reason(change: dict
     formed = [replace(e, output=replace(e.output, **change)) if e.site == MLP else e for e in GOOD]  # type: ignore[arg-type]
     reported = compared(GOOD, formed, by="run")
     assert (reported["verdict"], reported["not_comparable"]) == ("identical", {reason: 3})
-    with pytest.raises(NothingComparable, match=f"3 another {reason}"):
+    with pytest.raises(NothingComparable, match=f"3 of another {reason}"):
         compared([e for e in GOOD if e.site == MLP], [e for e in formed if e.site == MLP], by="run")
 
 
@@ -498,7 +497,7 @@ def test_unequal_numbers_of_repeats_are_not_comparable() -> None:
 
 
 def test_a_comparison_needs_at_least_two_workers() -> None:
-    with pytest.raises(NothingComparable, match="the arguments match api/0 "):
+    with pytest.raises(NothingComparable, match="the names match only api/0, expected two workers or more"):
         compared(GOOD, GOOD, names=["api/0"])
     with pytest.raises(NoSuchWorker):
         compared(GOOD, GOOD, names=["api/7", "api/0"])
@@ -804,5 +803,5 @@ def test_beyond_the_range_of_a_sketch_only_evidence_by_input_diverges() -> None:
 def test_repeats_begun_before_the_requested_time_are_not_paired_by_count() -> None:
     again = [replace(GOOD[3], output=off(7_000 + n), inputs=(), ticks=(4 + n) * SECOND) for n in range(4)]
     sides = [GOOD[:3] + again, GOOD[:3] + again[:3]]
-    with pytest.raises(NothingComparable, match="with different counts in the workers"):
+    with pytest.raises(NothingComparable, match="that ran a different number of times in the workers"):
         compared(*sides, by="run", since=(NOW - 4.5 * SECOND) / SECOND)

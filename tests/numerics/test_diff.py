@@ -159,7 +159,7 @@ def test_replicas_with_different_traffic_are_neither_equal_nor_diverged(worker: 
         assert (ended.returncode, ended.stderr) == (0, "")
         assert first == f"by weights: identical, {service}/0 and {service}/1: 1 tensor"
         assert second.startswith("  outputs unproven (0 of 8 fingerprints compared): 8 without ")
-        assert second.endswith(" (did they do the same work? --by run)")
+        assert second.endswith(" (if the workers did the same work: --by run)")
     assert document("diff", "bare", "--by", "run", code=1)["verdict"] == "diverged"
     assert document("diff", "seen", "--by", "weights")["verdict"] == "identical"
 
@@ -218,7 +218,7 @@ def test_shards_of_a_model_are_compared_only_with_their_replicas(
         answer = document("diff", "api", "--by", by)
         assert (answer["verdict"], answer["identical"], answer["not_comparable"]) == ("identical", 2, {})
         alone = brickd("diff", "api/0.tp0", "api/0.tp1", "--by", by)
-        assert (alone.returncode, "1 another shard" in alone.stderr) == (6, True), alone.stderr
+        assert (alone.returncode, "1 of another shard" in alone.stderr) == (6, True), alone.stderr
     assert brickd("status", "--check").returncode == 0
     worker(f"import numpy as np\nn = 3\n{program}", **STILL | {"BRICKD_WORKER": "2.tp1"}).paused()
     answer = document("diff", "api", code=1)
@@ -394,7 +394,7 @@ def test_a_screen_begins_with_evidence_and_verdict_and_has_at_most_24_lines(work
     assert lines[0].startswith("by input: diverged: api/1 differs from 2 that agree, first at mlp.down, layer 1,")
     assert re.fullmatch(r"  equal up to there: [1-9][0-9]* comparisons", lines[1])
     assert lines[2].startswith("  relative error ")
-    assert "born there: its inputs were equal" in lines[2]
+    assert "the difference began there: the inputs were equal" in lines[2]
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 100
     everything = brickd("diff", "api", "--all").stdout.splitlines()
@@ -444,8 +444,8 @@ pause()
         "equal 2 3 3 0 0 -",
         "both 1 1 0 0 -",
         "SITE LAYER TIMES MISSING WHY",
-        "other 2 3 0 another dtype",
-        "both 2 0 1 another dtype, 1 another backend",
+        "other 2 3 0 of another dtype",
+        "both 2 0 1 of another dtype, 1 of another backend",
     ]
     apart = lines[lines.index("not comparable: 5 at 2 sites") :][:4]
     first, _, *shown = brickd("diff", "api", "--by", "input").stdout.splitlines()
@@ -491,7 +491,7 @@ def test_a_useless_tolerance_gives_a_note(worker: Start) -> None:
     reported = brickd("diff", "api", "--rtol", "0.01")
     assert (reported.returncode, reported.stderr) == (
         0,
-        "brickd: --rtol 0.01 applies only to --by run: by input, there is no tolerance\n",
+        "brickd: --rtol 0.01 has no effect: this comparison is by input, expected --by run\n",
     )
     assert brickd("diff", "api", "--rtol", "0.01", "--by", "run").stderr == ""
 
@@ -504,7 +504,7 @@ def test_a_daemon_gives_the_same_answer_and_the_same_exit_code(worker: Start) ->
     assert (answer["source"], answer["compared"], place(answer)) == ("daemon", 1, ("mlp", 2, 2, 0, "culprit"))
     alone = brickd("diff", "api/1")
     assert (alone.returncode, alone.stdout) == (6, "")
-    assert "the arguments match api/1 " in alone.stderr
+    assert "the names match only api/1, " in alone.stderr
 
 
 def test_the_columns_of_times_have_the_names_of_the_workers(worker: Start) -> None:
@@ -519,7 +519,7 @@ def test_without_operands_it_shows_the_services_to_choose_from(worker: Start) ->
     nothing = brickd("diff")
     assert (nothing.returncode, nothing.stderr) == (6, f"brickd: {NO_WORKERS}\n")
     plain(worker, 0)
-    assert "needs two workers or more, there is api/0 " in brickd("diff").stderr
+    assert "there is only api/0, expected two workers or more " in brickd("diff").stderr
     for service, number in (("beta", 0), ("beta", 1), ("gamma", 0), ("alpha", 0)):
         process = plain(worker, number, BRICKD_SERVICE=service)
     process.kill()
@@ -527,7 +527,7 @@ def test_without_operands_it_shows_the_services_to_choose_from(worker: Start) ->
     names = "beta (2 workers), api (1 worker), gamma (1 worker), alpha (1 worker)"
     assert (refused.returncode, refused.stderr) == (
         2,
-        f"brickd: there are 4 services, expected one; name one: {names}\n",
+        f"brickd: there are 4 services, expected one; name a service: {names}\n",
     )
 
 
@@ -537,14 +537,14 @@ def test_workers_that_ended_without_fingerprints_are_named(worker: Start, argume
         started(worker, BRICKD_SERVICE="api", BRICKD_WORKER=f"{number}").kill()
     refused = brickd("diff", *arguments)
     assert (refused.returncode, refused.stdout) == (6, "")
-    assert refused.stderr.startswith("brickd: no fingerprints of api/0 and api/1 are recorded, a comparison needs ")
+    assert refused.stderr.startswith("brickd: no fingerprints of api/0 and api/1 are recorded, expected ")
 
 
 def test_at_most_eight_services_are_listed_to_choose_from(worker: Start) -> None:
     for number in range(9):
         started(worker, BRICKD_SERVICE=f"s{number}")
     refused = brickd("diff").stderr
-    assert refused.endswith(f"name one: {', '.join(f's{number} (1 worker)' for number in range(8))} and 1 more\n")
+    assert refused.endswith(f"name a service: {', '.join(f's{number} (1 worker)' for number in range(8))} and 1 more\n")
 
 
 def test_a_hostile_name_is_escaped(worker: Start) -> None:

@@ -154,7 +154,7 @@ def test_weights_are_unproven_until_two_workers_have_the_same_tensor() -> None:
     weighed.add_weight("api/1", 1)
     found = weights(weighed)
     assert (found.verdict, found.compared, found.command) == ("unproven", 1, "brickd weights api")
-    assert found.why == "api/0 has 2 tensors: 1 compared, 1 not read yet; as 1 other worker"
+    assert found.why == "api/0 has 2 tensors: 1 compared, 1 not read yet; the same holds for 1 other worker"
     for name in ("api/0", "api/1"):
         weighed.add_weight(name, 5, "other")
     assert weights(weighed).verdict == "equal"
@@ -174,10 +174,13 @@ def test_weights_with_an_unseen_part_in_any_worker_are_unproven() -> None:
 
     assert judged("", "").verdict == "equal"
     assert judged("", "unread").why == "api/1 has 17 tensors: 16 compared, 1 not read yet"
-    assert judged("no_room", "").why == "api/0 has 16 tensors: 16 compared, 1 without room for their records"
+    assert (
+        judged("no_room", "").why
+        == "api/0 has 16 tensors: 16 compared, 1 whose records did not fit into the event ring"
+    )
     found = judged("unread", "unreadable", "no_room")
     assert (found.verdict, found.looked_at, found.compared) == ("unproven", 16, 16)
-    assert found.why == "api/1 has 59 tensors: 16 compared, 43 that cannot be read; as 2 other workers"
+    assert found.why == "api/1 has 59 tensors: 16 compared, 43 that cannot be read; the same holds for 2 other workers"
     assert dict(found.not_comparable) == {"unread": 1, "unreadable": 43, "no_room": 1}
     assert found.command == "brickd weights api"
 
@@ -287,8 +290,8 @@ class News:
         self._news.take(Snapshot(after_ns, NOW, Survey(self.workers, [])))
 
 
-UNPROVEN = ("evidence_unproven", "outputs unproven: 0 of 9 fingerprints had a counterpart")
-PROVEN = ("evidence_proven", "outputs proven equal again: 2 fingerprints compared")
+UNPROVEN = ("evidence_unproven", "outputs of api are unproven: 0 of 9 fingerprints had a counterpart")
+PROVEN = ("evidence_proven", "outputs of api are proven equal again: 2 fingerprints compared")
 
 
 def test_unproven_and_proven_again_are_each_reported_once() -> None:
@@ -438,5 +441,5 @@ def test_further_unproven_services_are_counted_after_the_first() -> None:
 def test_without_workers_the_check_fails_unless_that_is_allowed(*, allow: bool) -> None:
     found = judged(status(workers=[], evidence=[]), allow_empty=allow, require=("weights",))
     assert found["workers"] == (allow, "no worker", None if allow else "brickd doctor")
-    assert found["require weights"][:2] == (True, "no service, so no weights")
+    assert found["require weights"][:2] == (True, "no service that has weights")
     assert judged(status(), allow_empty=allow)["workers"][:2] == (True, "2 workers")

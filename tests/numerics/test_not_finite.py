@@ -214,7 +214,7 @@ def test_a_birth_is_found_at_the_next_look_and_reported_once() -> None:
     assert service.logged == [
         (
             "nan",
-            "api/0 computes NaN at k1 layer 3; its inputs hold none",
+            "api/0 computes NaN at k1 layer 3; the inputs contain none",
             {"service": "api", "worker": "api/0", "command": "brickd diff api"},
         )
     ]
@@ -359,7 +359,7 @@ def test_a_worker_has_one_alarm_that_names_its_first_site() -> None:
     (alarm,) = alarms(births, KNOWN, 101, ACTIVE_NS)
     assert (alarm.kind, alarm.service, alarm.workers, alarm.subject) == ("nan", "api", ("api/0",), "u0")
     assert alarm.text.startswith("api/0 computes NaN and -Inf at k1 layer 3 (and at 2 more sites) since ")
-    assert alarm.text.endswith(", 8 times; its inputs hold none")
+    assert alarm.text.endswith(", 8 times; the inputs contain none")
     (one,) = alarms({born(layer=0): Birth(1, 1, 1), born(layer=1): Birth(1, 2, 2)}, {}, 9, ACTIVE_NS)
     assert (one.workers, one.text.split(" since ")[0]) == (
         ("u0",),
@@ -385,7 +385,7 @@ def test_each_birth_renews_its_problem_and_the_end_is_an_event() -> None:
     (again,) = problems(births | {born(): Birth(6, 10, 300)}, KNOWN, 301)
     assert [each.seen_ns for each in book.updated([again], {"api/0"}, 301)[0].entries.values()] == [301]
     (over,) = book.updated([problem], {"api/0"}, 101 + ACTIVE_NS)[1]
-    assert (over.state, over.why) == ("recovered", "it was not seen again for 10.0 min")
+    assert (over.state, over.why) == ("recovered", "its cause was not seen again for 10.0 min")
     (left,) = book.updated([], (), 400)[1]
     assert (left.state, left.why) == ("ended", "its workers ended")
 
@@ -426,7 +426,7 @@ def test_a_single_worker_that_computes_nan_is_named_on_every_screen(worker: Star
         started(worker, PROGRAM, BRICKD_SERVICE="api")
         event = daemon.until("nan")
         assert (event["service"], event["worker"]) == ("api", "api/0")
-        assert event["text"] == "api/0 computes NaN at norm layer 5; its inputs hold none"
+        assert event["text"] == "api/0 computes NaN at norm layer 5; the inputs contain none"
         records = daemon.once("/status", lambda records: records["alarms"])
         (alarm,) = records["alarms"]
         assert (alarm["kind"], alarm["workers"]) == ("nan", ["api/0"])

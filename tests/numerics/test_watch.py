@@ -503,10 +503,10 @@ def test_a_worker_is_reported_at_up_to_eight_sites_and_then_counted() -> None:
             service.send(GOOD, BAD, GOOD, site=site)
         service.look()
     assert service.kinds == ["diverged"] * 8 + ["diverged_more"] * 2
-    assert service.logged[8][1] == "api/1 differs from the others at 30 sites by now"
+    assert service.logged[8][1] == "api/1 differs from the others at 30 sites so far"
     assert service.logged[9] == (
         "diverged_more",
-        "api/1 differs from the others at 64 sites by now",
+        "api/1 differs from the others at 64 sites so far",
         {"service": "api", "worker": "api/1", "command": "brickd coverage api"},
     )
 
@@ -517,7 +517,7 @@ def test_the_number_of_sites_of_a_disagreement_is_reported_for_both() -> None:
         service.send(GOOD, BAD, site=site)
     service.look()
     assert service.kinds == ["diverged"] * 8 + ["diverged_more"]
-    assert service.logged[8][1] == "api/0 and api/1 disagree at 30 sites by now"
+    assert service.logged[8][1] == "api/0 and api/1 disagree at 30 sites so far"
 
 
 def test_each_of_several_new_outliers_at_one_site_is_reported() -> None:

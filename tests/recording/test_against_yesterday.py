@@ -96,7 +96,7 @@ def test_rates_and_percentiles_are_compared_and_unknown_ones_have_no_change(comp
     assert changes["p99_ns"] == pytest.approx(300, rel=0.2)
     assert (rows["new"]["then"], rows["old"]["now"]) == (None, None)
     assert {*rows["new"]["change_percent"].values(), *rows["old"]["change_percent"].values()} == {None}
-    assert words == ("1 brick did nothing yesterday", "1 brick of yesterday did nothing now")
+    assert words == ("1 brick recorded nothing yesterday", "1 brick recorded something yesterday, but nothing now")
 
 
 def test_only_the_named_services_are_compared(compared: Callable[..., Then]) -> None:
@@ -104,7 +104,7 @@ def test_only_the_named_services_are_compared(compared: Callable[..., Then]) -> 
     (row,) = against["bricks"]
     assert (row["name"], row["now"]["count_per_second"], row["then"]["count_per_second"]) == ("a", 2.0, 1.0)
     assert words == ()
-    assert compared("late")[1] == ("nothing is known of late yesterday",)
+    assert compared("late")[1] == ("service late recorded nothing yesterday, so it is not compared",)
 
 
 @pytest.mark.parametrize(("names", "spans", "workers"), [((), 410, 3), (("batch",), 200, 1), (("api", "late"), 210, 2)])
@@ -122,12 +122,12 @@ def test_a_period_counts_only_the_named_services(names: tuple[str, ...], spans: 
         rows = history.answer(world, HistoryQuery(names, over=100.0)).document["slots"]
         assert (sum(row["count"] for row in rows), rows[-1]["workers"]) == (spans, workers)
         for view, query in ((bricks, BricksQuery(("api/1",), over=100.0)), (tree, TreeQuery(("api/1",), over=100.0))):
-            with pytest.raises(BrickdError, match="kept by service, not by worker api/1"):
+            with pytest.raises(BrickdError, match="kept by service: api/1 is a worker, expected a service"):
                 view.answer(world, query)
 
 
 def test_a_worker_is_refused_because_yesterday_is_kept_by_service(compared: Callable[..., Then]) -> None:
-    with pytest.raises(BrickdError, match="kept by service, not by worker api/1"):
+    with pytest.raises(BrickdError, match="kept by service: api/1 is a worker, expected a service"):
         compared("api/1")
 
 
@@ -143,13 +143,13 @@ def test_a_time_that_is_not_kept_is_named_and_nothing_is_compared(compared: Call
     [
         ((0, 60), (0, 60), 60, 10, None),
         ((0, 60), (0, 70), 60, 10, None),
-        ((0, 60), (0, 71), 71, 10, "because no more is kept of this period"),
-        ((0, 60), (11, 60), 49, 10, "because no more is kept of this period"),
-        ((0, 600), (0, 600), 589, 10, "because no more is kept of this period"),
+        ((0, 60), (0, 71), 71, 10, "because nothing else is kept of this period"),
+        ((0, 60), (11, 60), 49, 10, "because nothing else is kept of this period"),
+        ((0, 600), (0, 600), 589, 10, "because nothing else is kept of this period"),
         ((0, 600), (0, 600), 589, 300, None),
-        ((0, 60), (-100, 200), 300, 300, "because slots of that time have 5.0 min"),
+        ((0, 60), (-100, 200), 300, 300, "because a slot of that time has 5.0 min"),
         ((60, 60), (-100, 200), 300, 300, None),
-        ((60, 60), (0, 3600), 10, 10, "because no more is kept of this period"),
+        ((60, 60), (0, 3600), 10, 10, "because nothing else is kept of this period"),
     ],
 )
 def test_a_period_that_differs_from_the_one_that_was_asked_for_is_explained(
@@ -165,7 +165,7 @@ def test_a_period_that_differs_from_the_one_that_was_asked_for_is_explained(
 
 
 def test_without_a_period_or_a_daemon_there_is_nothing_to_compare(prefix: str) -> None:
-    with pytest.raises(WrongQuestion, match="against contradicts over start"):
+    with pytest.raises(WrongQuestion, match="against contradicts over=start"):
         StatusQuery(over="start", against="yesterday")
     assert StatusQuery(over="start", at=5.0, against="yesterday").against == "yesterday"
     with pytest.raises(NoDaemon, match="a comparison with yesterday needs a daemon"):

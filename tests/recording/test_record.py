@@ -273,7 +273,7 @@ def test_a_daemon_that_ends_keeps_its_recording(worker: Start, tmp_path: Path) -
             daemon.end()
             out, words = process.communicate()
             answer = json.loads(out)
-        assert words.endswith(b"brickd: the recording ended early: the daemon ended\n")
+        assert words.endswith(b"brickd: the recording ended early, because the daemon ended\n")
         assert (process.returncode, answer["why"]) == (0, "daemon_ended")
         assert document("status", str(file))["workers"][0]["ledger"]["spans"]["summarized"] == 200
 

@@ -156,7 +156,7 @@ def test_an_unfetched_recording_can_be_fetched_later_with_or_without_a_daemon(tm
         none = brickd("record", "--fetch", "0" * 32, "-o", str(tmp_path / "none.brick"))
         assert (none.returncode, "no recording 000" in none.stderr) == (2, True)
     both = brickd("record", "--fetch", "0" * 32, "--spans")
-    assert (both.returncode, "--fetch records nothing" in both.stderr) == (2, True)
+    assert (both.returncode, "contradicts --fetch, which records nothing" in both.stderr) == (2, True)
 
 
 @pytest.mark.ci

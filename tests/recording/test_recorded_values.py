@@ -80,7 +80,7 @@ def test_no_file_of_a_set_or_unfetched_recording_has_values(worker: Start, tmp_p
 def test_values_and_redact_exclude_each_other(tmp_path: Path) -> None:
     reported = brickd("record", "--values", "--redact", "-o", str(tmp_path / "run.brick"))
     assert (reported.returncode, reported.stdout) == (2, "")
-    assert "values contradicts redact: give one of them" in reported.stderr
+    assert "'values' contradicts 'redact': give one of them" in reported.stderr
     with pytest.raises(WrongQuestion, match="give one of them"):
         from_query(StartRecording, [("values", "true"), ("redact", "true")])
 

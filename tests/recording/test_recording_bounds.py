@@ -214,7 +214,7 @@ def test_a_hundred_damages_are_listed_and_further_ones_counted() -> None:
         end.skip(kind)
     assert (len(end.skipped), end.skipped[3], end.skipped_more) == (16, 2, 3)
     assert "damaged in 2 more places" in end.words()
-    assert "3 chunks of further kinds: ignored" in end.words()
+    assert "3 chunks ignored: this brickd does not know the other kinds either" in end.words()
 
 
 @pytest.mark.parametrize(

@@ -291,7 +291,7 @@ def test_chunks_of_a_newer_minor_are_skipped_and_counted() -> None:
     seen = read(title + unknown + known)
     assert seen.written == [(_reader.CHUNK_SNAPSHOT, 9, b"known")]
     assert seen.end.skipped == {kind: 2}
-    assert f"2 chunks of kind {kind}, unknown to this brickd: ignored" in seen.end.words()
+    assert f"2 chunks ignored: this brickd does not know the kind {kind}" in seen.end.words()
     with memory(title) as fd, form(fd) as opened:
         assert opened.title.minor == 9
 
@@ -365,7 +365,7 @@ def test_the_end_counts_the_chunks_that_did_not_fit() -> None:
         seen = read_fd(fd)
     assert clean(seen.end)
     assert seen.end.refused == DroppedChunks(1, 1000, 0)
-    assert seen.end.words() == ["had no room for 1 chunk of 1,000 bytes"]
+    assert seen.end.words() == ["the recording had no room for 1 chunk of 1,000 bytes"]
 
 
 # ---- the checksum

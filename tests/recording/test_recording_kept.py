@@ -80,20 +80,20 @@ def test_the_newest_events_are_kept_once_each_and_others_are_missed(
         (End(why="cut"), ["cut"]),
         (End(ended=True, damages=[Damage(1, 9, "odd")]), ["damaged from byte 1 to 9: odd"]),
         (End(ended=True, damages_more=1), ["damaged in 1 more place"]),
-        (End(ended=True, missing=2), ["2 chunks of it lost"]),
+        (End(ended=True, missing=2), ["2 chunks are lost"]),
         (
             End(ended=True, skipped=Counter({9: 1, 7: 2}), skipped_more=3),
             [
-                "2 chunks of kind 7, unknown to this brickd: ignored",
-                "1 chunk of kind 9, unknown to this brickd: ignored",
-                "3 chunks of further kinds: ignored",
+                "2 chunks ignored: this brickd does not know the kind 7",
+                "1 chunk ignored: this brickd does not know the kind 9",
+                "3 chunks ignored: this brickd does not know the other kinds either",
             ],
         ),
-        (End(ended=True, refused=DroppedChunks(1, 2_000, 0)), ["had no room for 1 chunk of 2,000 bytes"]),
-        (End(ended=True, refused=DroppedChunks(0, 0, 1)), ["had no room for 1 slot of rings"]),
+        (End(ended=True, refused=DroppedChunks(1, 2_000, 0)), ["the recording had no room for 1 chunk of 2,000 bytes"]),
+        (End(ended=True, refused=DroppedChunks(0, 0, 1)), ["the recording had no room for 1 slot of rings"]),
         (
             End(ended=True, refused=DroppedChunks(2, 3, 4)),
-            ["had no room for 2 chunks of 3 bytes and 4 slots of rings"],
+            ["the recording had no room for 2 chunks of 3 bytes and 4 slots of rings"],
         ),
     ],
 )
@@ -104,4 +104,4 @@ def test_missing_parts_of_a_file_are_described(end: End, words: list[str]) -> No
 def test_all_defects_are_described_with_the_worst_first() -> None:
     end = End(why="cut", damages_more=2, missing=1, skipped=Counter({5: 1}), refused=DroppedChunks(1, 1, 0))
     end.damage(1, 2, "odd")
-    assert [each.partition(" ")[0] for each in end.words()] == ["damaged", "damaged", "1", "cut", "1", "had"]
+    assert [each.partition(" ")[0] for each in end.words()] == ["damaged", "damaged", "1", "cut", "1", "the"]

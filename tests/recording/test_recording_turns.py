@@ -151,7 +151,7 @@ def test_a_snapshot_too_large_for_any_file_is_reported_and_starts_no_file(tmp_pa
         made.round()
         assert made.writer.counted().not_recorded == {"snapshots": count + 1}
         assert len(made.volumes.kept) == 2
-        assert "exceeds the limit of 65,536: allow more with --max-size, or" in made.volumes.trouble
+        assert "expected at most 65,536, the limit of a file: allow more with --max-size, or" in made.volumes.trouble
     machine.length = 2 * SMALL
     made.writer.look()
     assert not made.round()
@@ -223,7 +223,7 @@ def test_a_writer_stuck_at_its_disk_is_reported_by_other_threads(
     recorder = Recorder(StartRecording(), tmp_path / "run.brick", Slow())
     recorder.end("asked")
     asked.wait()
-    assert recorder.trouble == "its disk has not answered for 0 s"
+    assert recorder.trouble == "the disk has not answered for 0 s"
     answer.set()
     recorder.join()
     assert recorder.trouble is None

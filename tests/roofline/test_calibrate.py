@@ -227,7 +227,7 @@ def test_contradictory_evidence_is_refused(tmp_path: Path, wrong: dict[str, obje
     device["evidence"]["float32"] |= wrong
     path = tmp_path / "peaks"
     path.write_bytes(framed("peaks", 1, [json.dumps({"devices": [device]}).encode()]))
-    with pytest.raises(PeaksRefused, match=r"has an invalid structure|rounds do not confirm"):
+    with pytest.raises(PeaksRefused, match=r"has an invalid structure|expected rounds that match the best rate"):
         load(path)
 
 
@@ -624,8 +624,10 @@ def test_a_worse_result_is_reported_and_replaces_a_better_one_only_on_request(
         found = calibrated(*arguments)
         assert found.exception is None
         assert load(path)[0].rates == {"float32": kept}
-        assert (f"core, float32: {9.0}G/s of" in found.output) is (rate < kept)
-        assert ("to replace it: brickd calibrate --replace" in found.output) is (rate < kept)
+        assert ("core, float32: the higher result of" in found.output) is (rate < kept)
+        assert ("to replace higher results of earlier measurements: brickd calibrate --replace" in found.output) is (
+            rate < kept
+        )
     replace_programs(tmp_path, monkeypatch, printing(("core", 1e9, 29), ("machine", 2e9, 29)))
     (first, second) = json.loads(calibrated("--json").output)["kept"]
     assert (first["device"], first["of"], first["kept_per_second"], first["measured_per_second"]) == (
@@ -689,7 +691,7 @@ def test_peaks_of_another_machine_are_replaced_only_on_request(
     found = calibrated()
     assert isinstance(found.exception, BrickdError)
     assert str(found.exception).startswith("the saved peaks are of another machine (a processor, 4 cores), ")
-    assert str(found.exception).endswith(": to replace them: brickd calibrate --replace")
+    assert str(found.exception).endswith(": replace them (brickd calibrate --replace)")
     assert load(path)[0].rates == {"float32": 9e9}
     assert calibrated("--peak-flops", "1", "--bandwidth", "1").exception is None
     assert calibrated("--replace").exception is None

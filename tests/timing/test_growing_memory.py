@@ -46,7 +46,7 @@ def test_a_steady_leak_is_named_after_ten_minutes_with_slope_and_remaining_time(
     (alarm,) = looks[-1]
     assert alarm.text == (
         "api/0: memory grows by 8.0 MiB/min for at least 10.0 min, now 587M;"
-        " 1.0G are left (of a test), 2.1 h at this rate"
+        " 1.0G are left (of a test), enough for 2.1 h at this rate"
     )
     assert (alarm.kind, alarm.service, alarm.workers, alarm.command) == (
         "memory", "api", ("api/0",), "brickd workers api",
@@ -99,7 +99,7 @@ def test_a_gap_in_the_looks_restarts_the_detection() -> None:
         assert bool(alarms) == (minute == 10), minute
     survey = Survey([worker._replace(usage=Usage(0.0, 700 * MIB))], [])
     (alarm,) = memory.look(Snapshot(60 * 23 * SECOND, 0, survey), THRESHOLDS)
-    assert alarm.text.endswith("; the remaining memory is unknown")
+    assert alarm.text.endswith("; how much memory is left is unknown")
 
 
 def test_a_changed_threshold_applies_from_then_on() -> None:

@@ -184,7 +184,7 @@ def test_a_negligible_cost_is_passed_over() -> None:
     cheap = Fleet(bricks={"norm": Made(60_000, factor=slow(5, 40))}, noise=0.0001)
     judged = judge(cheap.looks(6, seed=1))
     assert found(judged) == []
-    assert [each.reason for each in judged.passed] == ["it costs only 600 µs/s"]
+    assert [each.reason for each in judged.passed] == ["the difference costs only 600 µs/s"]
 
 
 def test_bricks_too_small_to_matter_are_counted() -> None:
@@ -239,7 +239,7 @@ def test_in_a_collective_the_worker_that_waits_least_is_named() -> None:
     assert finding.outside
     # The cost of 250 waits in ten seconds, each of which is 1.2 ms shorter than the waits of other workers.
     assert finding.cost_ns_per_s == pytest.approx(25 * 1.2e6, rel=0.05)
-    assert "no instrumented brick explains it" in judge(fleet.looks(6, seed=1)).headlines()[0][1]
+    assert "none of its instrumented bricks explains this" in judge(fleet.looks(6, seed=1)).headlines()[0][1]
 
 
 def test_the_worker_that_waits_longest_in_a_collective_is_a_victim() -> None:
@@ -259,7 +259,7 @@ def test_a_wait_explained_by_more_work_names_no_worker() -> None:
     judged = judge(Fleet(bricks=bricks).looks(6, seed=1))
     assert found(judged) == []
     assert [each.finding.about.brick for each in judged.passed] == ["all_reduce", "moe_gemm"]
-    assert "more than others in moe_gemm" in judged.passed[0].reason
+    assert "more than the others in moe_gemm" in judged.passed[0].reason
 
 
 # ---- new and restarted workers

@@ -136,7 +136,7 @@ def test_a_thousandth_of_the_time_names_a_worker_and_half_keeps_it_named(
     assert found(costs(median_ns)) == [GEMM]
     assert costs(median_ns).findings[0].cost_ns_per_s == median_ns
     assert found(costs(below(median_ns))) == []
-    assert reasons(costs(below(median_ns)))[0][1].startswith("it costs only ")
+    assert reasons(costs(below(median_ns)))[0][1].startswith("the difference costs only ")
 
 
 # ---- elements
@@ -265,7 +265,7 @@ def test_work_explains_a_wait_if_it_explains_half_of_it() -> None:
     half = works(5e7)
     assert found(half) == []
     assert reasons(half) == [
-        ("all_reduce", "it spends 250 ms/s more than others in gemm; it is unknown whether it is slow there")
+        ("all_reduce", "it spends 250 ms/s more than the others in gemm, but may do more work there")
     ]
     assert [finding.outside for finding in works(4.99e7).findings] == [True]
 
@@ -275,8 +275,8 @@ def test_more_work_in_several_bricks_adds_up_and_the_largest_is_named() -> None:
         bricks = {name: [Side(mean_ns=mean), *[Side(mean_ns=1e7)] * 4] for name, mean in zip("abc", means, strict=True)}
         return judged({**bricks, "all_reduce": first(0.4)}, waits=["all_reduce"])
 
-    assert "100 ms/s more than others in b;" in works(1.5e7, 2e7, 1.9e7).passed[0].reason
-    assert "100 ms/s more than others in c;" in works(1.5e7, 2e7, 2e7).passed[0].reason
+    assert "100 ms/s more than the others in b," in works(1.5e7, 2e7, 1.9e7).passed[0].reason
+    assert "100 ms/s more than the others in c," in works(1.5e7, 2e7, 2e7).passed[0].reason
     # If the worker does less of some work than the others, the difference is subtracted.
     assert found(works(0.0, 2e7, 2e7)) == [About("api", "api/0", "all_reduce")]
 
@@ -289,7 +289,7 @@ def test_work_is_compared_with_the_median_of_all_others_including_idle_ones() ->
         {"gemm": [Side(mean_ns=2.5e7), Side(mean_ns=2.5e7), None, None, None], "all_reduce": first(0.5)},
         waits=["all_reduce"],
     )
-    assert "250 ms/s more than others in gemm" in seen.passed[0].reason
+    assert "250 ms/s more than the others in gemm" in seen.passed[0].reason
 
 
 # ---- the number of slots

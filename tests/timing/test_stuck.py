@@ -91,7 +91,7 @@ def test_a_span_far_beyond_its_own_p99_is_stuck_after_half_a_minute() -> None:
     made.opens("step", 0)
     assert looks(made, until=20) == []
     (alarm,) = looks(made, until=30)
-    assert alarm.text == "api/0 is stuck in step for 30.0 s; its p99 is 10.0 ms"
+    assert alarm.text == "api/0 is stuck in step for 30.0 s; this brick has a p99 of 10.0 ms"
     assert (alarm.kind, alarm.service, alarm.workers, alarm.command) == ("stuck", "api", ("api/0",), "brickd hang api")
 
 
@@ -142,7 +142,7 @@ def test_a_first_span_is_stuck_after_ten_minutes_without_records() -> None:
     made = Made()
     made.opens("load", 0)
     assert looks(made, until=590) == []
-    assert texts(looks(made, until=600)) == ["api/0 is stuck in load for 10.0 min; it was never completed"]
+    assert texts(looks(made, until=600)) == ["api/0 is stuck in load for 10.0 min; this brick was never completed"]
     stuck = Stuck()
     for seconds in range(0, 1_200, 10):
         made.closes(lane=1, begun=1 + seconds // 10)  # another thread of the worker works
@@ -158,7 +158,7 @@ def test_a_first_span_is_judged_by_the_p99_of_other_workers() -> None:
     another.opens("loop", 0)  # a span of a brick that no worker has completed
     (alarm,) = looks(another, new, *others, until=110)
     assert alarm.workers == ("api/0",)
-    assert "its p99 is 5.0 s" in alarm.text
+    assert "this brick has a p99 of 5.0 s" in alarm.text
 
 
 def test_each_worker_is_read_once_per_place_however_many_wait_there() -> None:
@@ -188,8 +188,8 @@ def test_workers_stuck_in_one_place_cause_one_alarm() -> None:
     workers[4].usage = Usage(0.0, 0, stopped=True)
     step, stopped = looks(*workers, until=60)
     assert step.workers == ("api/0", "api/1", "api/2", "api/3")
-    assert step.text == "api/0, api/1, api/2 and 1 more are stuck in step for 57.0 s; its p99 is 10.0 ms"
-    assert stopped.text == "api/4 is stuck: its process is stopped (SIGSTOP, or a debugger) for at least 1.0 min"
+    assert step.text == "api/0, api/1, api/2 and 1 more are stuck in step for 57.0 s; this brick has a p99 of 10.0 ms"
+    assert stopped.text == "api/4 is stuck: its process has been stopped (SIGSTOP, or a debugger) for at least 1.0 min"
     (together,) = of_services([step, stopped])
     assert together == step._replace(workers=(*step.workers, "api/4"), text=f"{step.text}; {stopped.text}"), (
         "the problem of the service counts both places"
@@ -236,7 +236,13 @@ def test_an_alarm_logs_its_beginning_and_end_once() -> None:
         assert bool(alarms.hold()) == (30 <= seconds < 60)
     events = [(each.kind, each.service, each.worker, each.text, each.command) for each in log.since(0).events]
     assert events == [
-        ("stuck", "api", "api/0", "api/0 is stuck in step for 30.0 s; its p99 is 10.0 ms", "brickd hang api"),
+        (
+            "stuck",
+            "api",
+            "api/0",
+            "api/0 is stuck in step for 30.0 s; this brick has a p99 of 10.0 ms",
+            "brickd hang api",
+        ),
         ("stuck_gone", "api", "api/0", "api/0: no longer stuck, after 30.0 s", "brickd hang api"),
     ]
 
@@ -285,7 +291,7 @@ def test_a_real_stopped_worker_is_stuck_until_it_continues(worker: Start, prefix
         until_stopped(process.pid)
         assert alarms_of(here, usages, stuck, 1) == []
         (alarm,) = alarms_of(here, usages, stuck, 2)
-        assert alarm.text == "api/0 is stuck: its process is stopped (SIGSTOP, or a debugger) for at least 10.0 s"
+        assert alarm.text == "api/0 is stuck: its process has been stopped (SIGSTOP, or a debugger) for at least 10.0 s"
         process.process.send_signal(signal.SIGCONT)
         until(lambda: psutil.Process(process.pid).status() != psutil.STATUS_STOPPED)
         assert alarms_of(here, usages, stuck, 3) == []
@@ -302,4 +308,4 @@ def test_a_real_worker_waiting_in_a_span_is_stuck_in_it(worker: Start, prefix: s
         for number in range(2):
             alarms = stuck.look(Snapshot.of(survey._replace(workers=[hour]), number * 3600 * SECOND, 0), QUICK)
         (alarm,) = alarms
-    assert alarm.text.startswith("api/0 is stuck in step for 1.0 h; its p99 is ")
+    assert alarm.text.startswith("api/0 is stuck in step for 1.0 h; this brick has a p99 of ")

@@ -156,7 +156,7 @@ def test_a_brick_explained_by_waiting_is_not_slow() -> None:
     judged = judge(looks(SLOW, at(2, 0.2)))
     assert names(judged) == ([], ["api/2"])
     (passed,) = judged.passed
-    assert passed.reason == "it waits for a processor 20 % of its time, the median of all is 2.0 %"
+    assert passed.reason == "it waits for a processor 20 % of its time (median of all: 2.0 %)"
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ def test_nan_is_found_by_its_word() -> None:
     ("place", "right"), [("layers.*.mlp layer 2", True), ("layers.*.mlp layer 1", False), ("layers.*.mlp", False)]
 )
 def test_the_place_of_nan_is_in_its_text(place: str, right: bool) -> None:
-    text = f"api/1 computes NaN at {place} since 12:00, 3 times; its inputs hold none"
+    text = f"api/1 computes NaN at {place} since 12:00, 3 times; the inputs contain none"
     reported = {"kind": "nan", "workers": ["api/1"], "text": text}
     assert (
         seen(Truth("rare_nan", "api/1", ("model.layers.2.mlp",)), (DURING, 1.0, status(reported))).right_place is right
@@ -186,7 +186,7 @@ def test_the_place_of_nan_is_in_its_text(place: str, right: bool) -> None:
     ("place", "right"), [("layers.*.mlp (layer 2)", True), ("layers.*.mlp (layer 1)", False), ("lm_head", False)]
 )
 def test_the_place_of_a_stuck_worker_is_in_its_text(place: str, right: bool) -> None:
-    text = f"api/1 is stuck in {place} for 31 s; its p99 is 2 ms"
+    text = f"api/1 is stuck in {place} for 31 s; this brick has a p99 of 2 ms"
     verdict = seen(Truth("stuck", "api/1", ("model.layers.2.mlp",)), (DURING, 40.0, status(text)))
     assert (verdict.named_s, verdict.kinds, verdict.right_place) == (40.0, ["stuck"], right)
 

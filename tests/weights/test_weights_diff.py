@@ -78,9 +78,7 @@ def test_incomparable_weights_are_reported_with_their_reason() -> None:
     )
     alone = ": 1 tensor of a single replica (two workers of a service with the same weights are needed)"
     assert verdict_of(weights(norm=1), []).endswith(alone)
-    assert verdict_of([], []).startswith(
-        "no weights of api/0 and api/1 are recorded, a comparison needs those of two replicas"
-    )
+    assert verdict_of([], []).startswith("no weights of api/0 and api/1 are recorded, expected weights of two replicas")
     with pytest.raises(NothingComparable, match=r"no fingerprints .*; no weights .* made with another key"):
         compared(weights(norm=1), weights(norm=1), process=two)
 
@@ -164,7 +162,7 @@ def test_equal_weights_lead_if_no_output_is_comparable() -> None:
             "by weights: identical, api/0 and api/1: 1 tensor",
             f"outputs unproven (0 of {fingerprints} fingerprints compared): "
             f"{fingerprints} without a counterpart in another worker"
-            " (did they do the same work? --by run)",
+            " (if the workers did the same work: --by run)",
         ]
         assert reported["outputs"] == {"evidence": "input", "fingerprints": fingerprints, "compared": 0}
         assert reported["others"] == [{"evidence": "input", "verdict": "not_comparable", "compared": 0, "diverged": 0}]
@@ -201,7 +199,7 @@ def test_weights_lead_if_nothing_else_was_recorded_or_they_differ() -> None:
         "identical",
         [
             "by weights: identical, api/0 and api/1: 1 tensor",
-            "outputs unproven: no fingerprints are here (brick.checksum in the engine records them)",
+            "outputs unproven: no fingerprints are recorded (call brick.checksum in the engine)",
         ],
     )
     reported = compared(chain() + weights(norm=1), ELSEWHERE + weights(norm=2), process=watched(1))

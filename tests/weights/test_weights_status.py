@@ -54,7 +54,7 @@ def test_differing_weights_lead_every_screen_with_and_without_a_daemon(worker: S
         assert screen[2].startswith("numerics  weights: 2 of 3 workers equal, 1 of 3 tensors differs (")
         assert brickd("workers", COLUMNS="140").stdout.splitlines()[-1] == screen[1]
         assert checked() == (
-            1, "unhealthy: weights of api/2 differ, expected the same in all (brickd weights api)",
+            1, "unhealthy: weights of api/2 differ, expected equal weights in all replicas (brickd weights api)",
         )  # fmt: skip
         assert checked("--ignore", "weights")[0] == 0
         assert checked("--ignore", "diverged")[0] == 1

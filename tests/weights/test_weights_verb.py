@@ -143,7 +143,10 @@ def test_without_comparable_weights_the_reason_is_shown_and_it_exits_6(worker: S
     assert lines(code=6) == [NO_WORKERS]
     idle = worker("brick.init(); pause()", BRICKD_SERVICE="api", BRICKD_WORKER="7")
     idle.paused()
-    assert lines(code=6) == ["nothing to compare", "api/7: watches no weights (brick.weights(model) does)"]
+    assert lines(code=6) == [
+        "nothing to compare",
+        "api/7: no weights are watched (call brick.weights(model) in the engine)",
+    ]
     watching(worker, "0")
     assert lines(code=6)[1] == (
         "api/0: 3 tensors not compared: no other worker holds this shard (--against MANIFEST compares with a file)"
@@ -196,7 +199,7 @@ def test_unreadable_tensors_are_distinguished_from_unread_ones(worker: Start) ->
         (3, 5, 2),
         (3, 5, 2),
     ]
-    why = "2 tensors cannot be read: on a device, sparse, or of no known type"
+    why = "2 tensors cannot be read: on a device, sparse, or of an unknown type"
     assert lines()[1:] == [f"api/0, api/1: {why}"]
     (line,) = (each for each in brickd("status").stdout.splitlines() if each.startswith("numerics"))
     assert "unseen: 4 weights that cannot be read" in line
@@ -212,7 +215,8 @@ def test_different_keys_are_reported_and_not_compared(worker: Start, tmp_path: P
     shown = lines()
     assert shown[0].startswith("3 of 4 workers equal")
     assert (
-        "api/3: 3 tensors not compared: its checksums have another key (use the same BRICKD_KEY_FILE for all)" in shown
+        "api/3: 3 tensors not compared: the checksums are made with another key (use the same BRICKD_KEY_FILE for all"
+        " workers)" in shown
     )
 
 
@@ -329,8 +333,8 @@ def test_a_worker_without_steps_is_named_after_the_timeout(worker: Start) -> Non
             ended = brickd("weights", "--rescan", "--timeout", "0", BRICKD_SOCKET=str(relay))
         assert ended.returncode == 2
         assert ended.stderr == (
-            "brickd: api/1 has not read all of its weights in 0 s, 3 of 3 tensors are known: they are read at the"
-            " ends of steps\n"
+            "brickd: api/1 has not read all of its weights within 0 s (3 of 3 tensors are read): a worker reads"
+            " weights at the ends of its steps\n"
         )
         assert ended.stdout.startswith("2 of 2 workers equal, 3 tensors, ")
 

@@ -130,12 +130,12 @@ def announce_number(log_event: LogEvent, finding: DivergentSite, who: Sequence[s
     verdict = f"{names[0]} differs from the others" if len(who) == 1 else f"{' and '.join(names)} disagree"
     service = finding.place.service
     name = finding.workers.get(who[0]) or None if len(who) == 1 else None
-    text = f"{verdict} at {plural(places, 'site')} by now"
+    text = f"{verdict} at {plural(places, 'site')} so far"
     log_event("diverged_more", text, service=service, worker=name, command=f"brickd coverage {as_argument(service)}")
 
 
-EXPLAINED = "is computed in several numeric classes, which explain the reported difference"
-UNREPEATED = "does not repeat in most workers: it is no longer compared"
+EXPLAINED = "is computed by workers of several numeric classes, which explains the reported difference"
+UNREPEATED = "gives different outputs for equal inputs in most workers, so it is no longer compared"
 
 
 def announce_withdrawn(log_event: LogEvent, place: ServiceSite, why: str) -> None:

@@ -32,7 +32,7 @@ def log_births(log_event: LogEvent, births: Births, born: Iterable[BornAt], name
         if known[at.worker] > EVENTS_MAX:
             continue
         name = names.get(at.worker) or at.worker[:8]
-        text = f"{name} computes {at.kind} at {_where(at)}; its inputs hold none"
+        text = f"{name} computes {at.kind} at {_where(at)}; the inputs contain none"
         log_event("nan", text, service=at.service, worker=name, command=_command(at.service))
 
 
@@ -77,7 +77,7 @@ def _alarm(service: str, uuid: str, name: str, found: list[tuple[BornAt, Birth]]
     times = sum(each.times for _, each in found)
     more = f" (and at {plural(len(sites) - 1, 'more site')})" if len(sites) > 1 else ""
     since = f"since {local(birth.since_ns, now_ns)}, {plural(times, 'time')}"
-    text = f"{name} computes {kinds} at {_where(first)}{more} {since}; its inputs hold none"
+    text = f"{name} computes {kinds} at {_where(first)}{more} {since}; the inputs contain none"
     return Alarm("nan", service, (name,), uuid, text, _command(service))
 
 

@@ -22,15 +22,15 @@ from brickd.shm.sites import Site
 
 _NAMED = 3
 _NOT_FINITE = {
-    NotFinite.BORN: "NaN or infinities are born there",
-    NotFinite.PASSED_ON: "NaN or infinities are passed on",
+    NotFinite.BORN: "NaN or infinities began there",
+    NotFinite.PASSED_ON: "NaN or infinities came from an input",
     NotFinite.UNKNOWN: "the outputs have different numbers of NaN or infinities",
 }
 _WITHIN = {
     EvidenceClass.INPUT: "of several numeric classes",
     EvidenceClass.ROW: "rows differ, but too few of them or by too little to name a worker",
 }
-_ROUNDING = "rounding can explain it, for example another number of threads or a compiled model"
+_ROUNDING = "rounding may be the cause, for example another number of threads or a compiled model"
 
 
 def listed(names: Sequence[str], most: int = _NAMED) -> str:
@@ -106,10 +106,10 @@ def explained(difference: Difference) -> str:
 
 def _rounding(difference: Difference) -> str:
     contents = difference.row.contents
-    known = "set backend= to tell brickd"
+    known = "pass another backend= in each to tell brickd"
     if contents:
         shown = plural(contents, "input shows", "inputs show")
-        known = f"{shown} this, {CONTENTS_MIN} are needed; or set backend= to tell brickd"
+        known = f"{shown} this, expected {CONTENTS_MIN}; or {known}"
     return f" ({_ROUNDING}: {known})" if difference.judgement.rounding else ""
 
 
@@ -121,7 +121,7 @@ def before(of: Comparison) -> str | None:
     more = f", {within:,} of them {_apart(of)}" if within else ""
     text = f"equal up to there: {plural(identical + within, 'comparison')}{more}"
     if not identical + within:
-        text = "nothing was compared before it"
+        text = "nothing was compared before this difference"
     return f"{text}; {not_comparable:,} earlier comparisons were not possible" if not_comparable else text
 
 
@@ -129,16 +129,16 @@ def _born(difference: Difference) -> str:
     inputs = difference.judgement.inputs_error
     match difference.judgement.blame:
         case Blame.CULPRIT if inputs:
-            return f"born there: its inputs differ by only {_error(inputs)}"
+            return f"the difference began there: the inputs differ by only {_error(inputs)}"
         case Blame.CULPRIT:
-            return "born there: its inputs were equal"
+            return "the difference began there: the inputs were equal"
         case Blame.HERE_OR_CACHE:
-            return "born there or in its cache: the recorded inputs were equal"
+            return "the difference began there or in a cache: the recorded inputs were equal"
         case Blame.PROPAGATED:
-            return f"born earlier: its inputs already differ ({_error(inputs)})"
+            return f"the difference began earlier: the inputs already differ ({_error(inputs)})"
     if not (difference.against.inputs and difference.worst.inputs):
-        return "its origin is unknown: its inputs were not recorded"
-    return f"its origin is unknown: its inputs differ by {_error(inputs)}"
+        return "where the difference began is unknown: the inputs were not recorded"
+    return f"where the difference began is unknown: the inputs differ by {_error(inputs)}"
 
 
 def diagnosis(of: Comparison, site: Site, difference: Difference) -> str:
@@ -158,7 +158,7 @@ def after(of: Comparison, follow: int | None, born: int) -> str | None:
     """Say how many later sites also differ (`follow`), and at how many other sites a difference was born (`born`)."""
     where = "site within it" if of.evidence == EvidenceClass.ROW else "later site"
     parts = [plural(follow, f"{where} also differs", f"{where.replace('site', 'sites')} also differ")] if follow else []
-    parts += [f"a difference was also born at {plural(born, 'other site')}"] if born else []
+    parts += [f"a difference also began at {plural(born, 'other site')}"] if born else []
     return "; ".join(parts) or None
 
 
@@ -170,8 +170,8 @@ def nothing(tried: Comparison) -> str:
         if any(steps is not None for steps in tried.steps):
             return f"{_absent(tried, silent)}{_try(tried)}"
         return (
-            f"no fingerprints of {listed(silent)} are recorded, a comparison needs those of two workers (brick.checksum"
-            " in the engine records them)"
+            f"no fingerprints of {listed(silent)} are recorded, expected fingerprints of two workers or more (call"
+            " brick.checksum in the engine)"
         )
     paired = f"0 of {plural(tried.matched.fingerprints, 'fingerprint')} have a counterpart in another worker"
     if tried.not_comparable:
@@ -186,7 +186,7 @@ def outputs_not_compared(tried: Comparison) -> str:
     if not fingerprints and any(steps is not None for steps in tried.steps):
         return f"outputs unproven: {_absent(tried, [party.name for party in tried.parties])}{_try(tried)}"
     if not fingerprints:
-        return "outputs unproven: no fingerprints are here (brick.checksum in the engine records them)"
+        return "outputs unproven: no fingerprints are recorded (call brick.checksum in the engine)"
     lone = sum(site.lone for site in tried.matched.sites)
     alone = [f"{lone:,} without a counterpart in another worker"] if lone else []
     reasons = ", ".join([*_reasons(tried), *alone])
@@ -225,14 +225,14 @@ def _try(tried: Comparison) -> str:
     times = Counter(each for of in tried.steps for each in of or ())
     common = [each for each, workers in times.items() if workers > 1]
     if not common:
-        return "; no step is in two workers (leave out --step)"
+        return "; no step was recorded in two workers (leave out --step)"
     newest = max((each for each in common if each < HASHED), default=min(common))
     return f" (--step {tried.step_texts.argument(newest)}, or leave out --step)"
 
 
 def _next(tried: Comparison) -> str:
     """Suggest `--by run`. Only the user knows whether the workers did the same work in the same steps."""
-    return "" if tried.evidence == EvidenceClass.RUN else " (did they do the same work? --by run)"
+    return "" if tried.evidence == EvidenceClass.RUN else " (if the workers did the same work: --by run)"
 
 
 def _reasons(of: Comparison) -> Iterator[str]:

@@ -95,7 +95,8 @@ def _device(document: dict[str, Any]) -> Device:
         tuple(Skipped(text(each["what"]), text(each["why"])) for each in document["skipped"]),
     )
     if len(device.rates) < len(device.flops_per_second) + len(device.bandwidths):
-        raise ValueError(f"two rates of one name, of {', '.join(device.rates)}")
+        seen = len(device.flops_per_second) + len(device.bandwidths)
+        raise ValueError(f"has {seen} rates named {', '.join(device.rates)}, expected one rate for each name")
     # Earlier versions of brickd stored no evidence, so nothing confirms their rates.
     without = Evidence(device.at, None)
     if source == "given":
@@ -111,7 +112,10 @@ def _evidence(document: dict[str, Any], per_second: float) -> Evidence:
     rounds, undisturbed = whole(document["rounds"]), whole(document["undisturbed_rounds"])
     reached = optional(document["undisturbed_per_second"], rate)
     if undisturbed > rounds or (reached is None) != (not undisturbed) or (reached or 0) > per_second:
-        raise ValueError(f"{undisturbed} of {rounds} rounds do not confirm {reached}, the best is {per_second}")
+        raise ValueError(
+            f"has {undisturbed} undisturbed of {rounds} rounds and the rate {reached} of these, expected rounds that"
+            f" match the best rate, {per_second}"
+        )
     return Evidence(
         text(document["at"]),
         optional(document.get("others_processors"), number),  # earlier versions stored a share of the machine

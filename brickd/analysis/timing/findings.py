@@ -257,7 +257,10 @@ def _headline(found: Sequence[Straggler], now_ns: int) -> str:
 def _what(finding: Straggler) -> str:
     cost = f"{duration(finding.cost_ns_per_s)}/s"
     if finding.outside:
-        return f"the others wait {cost} for it in {finding.about.brick}; no instrumented brick explains it"
+        about = finding.about
+        return (
+            f"the others wait {cost} for {about.worker} in {about.brick}; none of its instrumented bricks explains this"
+        )
     excess = finding.row.excess_percent
     return f"{finding.about.brick} +{percent(excess)}, costs {cost}"
 

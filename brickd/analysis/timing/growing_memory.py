@@ -95,9 +95,10 @@ class GrowingMemory:
     def _alarm(self, worker: Worker, bytes_per_ns: float, thresholds: Thresholds) -> Alarm:
         assert worker.usage is not None
         left = self._room(worker.reading.pid or 0)
-        until = "the remaining memory is unknown"
+        until = "how much memory is left is unknown"
         if left is not None:
-            until = f"{size(left.bytes)} are left ({left.of}), {duration(left.bytes / bytes_per_ns)} at this rate"
+            lasts = duration(left.bytes / bytes_per_ns)
+            until = f"{size(left.bytes)} are left ({left.of}), enough for {lasts} at this rate"
         text = (
             f"{worker.name}: memory grows by {bytes_per_ns * _MINUTE_NS / _MIB:.1f} MiB/min for at least "
             f"{duration(thresholds.ns('memory_over'))}, now {size(worker.usage.rss_bytes)}; {until}"

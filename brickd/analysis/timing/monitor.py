@@ -81,7 +81,7 @@ class Lookout:
         for (service, worker), found in before.items():
             if (service, worker) not in after and worker in lives:  # a worker that ended has not recovered
                 for_ns = now.ended.now_ns - min(finding.since for finding in found).now_ns
-                text = f"{worker} is no longer slow: {found[0].about.brick}, for {duration(for_ns)}"
+                text = f"{worker} is no longer slow in {found[0].about.brick}; it was slow for {duration(for_ns)}"
                 self._report("straggler_gone", text, service, worker)
 
         waited, waits = {each.about: each for each in was.waiting}, {each.about for each in now.waiting}
@@ -91,7 +91,7 @@ class Lookout:
         for about, each in waited.items():
             if about not in waits and each.worker in lives:
                 for_ns = now.ended.now_ns - each.since.now_ns
-                text = f"{each.worker} no longer waits for a processor, after {duration(for_ns)}"
+                text = f"{each.worker} no longer waits for a processor; it waited for {duration(for_ns)}"
                 self._report("waits_for_cpu_gone", text, each.service, each.worker)
 
     def _report(self, kind: str, text: str, service: str, worker: str) -> None:

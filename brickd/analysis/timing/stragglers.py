@@ -212,7 +212,7 @@ def _excuse(brick: ComparedBrick, finding: Straggler, standing: Standing, ease: 
     if ease == 1.0 and not standing.steady:
         return "it is slow in only some of the slots"
     if finding.cost_ns_per_s < ease * thresholds.straggler_cost_percent / 100 * _SECOND:
-        return f"it costs only {duration(finding.cost_ns_per_s)}/s"
+        return f"the difference costs only {duration(finding.cost_ns_per_s)}/s"
     if brick.collective:
         return ""
     usual = median([total.elements_per_call for total in brick.totals.values()])
@@ -241,7 +241,7 @@ def _waits(stretch: Stretch, brick: ComparedBrick, finding: Straggler) -> str:
         return ""
     usual = median([each for each in waited.values() if each is not None])
     mine = percent(100 * (waited[worker] or 0.0))
-    return f"it waits for a processor {mine} of its time, the median of all is {percent(100 * usual)}"
+    return f"it waits for a processor {mine} of its time (median of all: {percent(100 * usual)})"
 
 
 def _middle(slots: Iterable[float | None]) -> float | None:
@@ -263,7 +263,7 @@ def _explained(stretch: Stretch, works: Sequence[ComparedBrick], worker: str, fi
     if sum(more.values()) < _COMPARABLE * finding.cost_ns_per_s:
         return ""
     most = max(more, key=lambda name: (more[name], name))
-    return f"it spends {duration(more[most])}/s more than others in {most}; it is unknown whether it is slow there"
+    return f"it spends {duration(more[most])}/s more than the others in {most}, but may do more work there"
 
 
 def _more_ns_per_s(stretch: Stretch, brick: ComparedBrick, worker: str) -> float:

@@ -188,13 +188,13 @@ def _alarms(service: str, found: Iterable[_Stuck]) -> Iterator[Alarm]:
     for place, stuck in places.items():
         names = tuple(stuck)
         least = min(stuck.values(), key=lambda one: one.for_ns)
-        are, its = ("are", "their processes are") if len(names) > 1 else ("is", "its process is")
+        are, its = ("are", "their processes have") if len(names) > 1 else ("is", "its process has")
         if place is None:
-            why = f"{its} stopped (SIGSTOP, or a debugger) for at least {duration(least.for_ns)}"
+            why = f"{its} been stopped (SIGSTOP, or a debugger) for at least {duration(least.for_ns)}"
         else:
             where = place.brick if place.layer is None else f"{place.brick} (layer {place.layer})"
-            usual = "it was never completed" if least.p99_ns is None else f"its p99 is {duration(least.p99_ns)}"
-            why = f"in {where} for {duration(least.for_ns)}; {usual}"
+            usual = "was never completed" if least.p99_ns is None else f"has a p99 of {duration(least.p99_ns)}"
+            why = f"in {where} for {duration(least.for_ns)}; this brick {usual}"
         text = f"{listed(names)} {are} stuck{':' if place is None else ''} {why}"
         subject = "" if place is None else f"{place.within}/{place.brick}/{place.layer}"
         yield Alarm("stuck", service, names, subject or "stopped", text, f"brickd hang {as_argument(service)}")

@@ -17,7 +17,7 @@ from itertools import compress
 from typing import Protocol
 
 from brickd.analysis.weights.contents import CONTENT_BYTES, COST_BYTES, ContentStore
-from brickd.analysis.weights.tensors import Tensor, Tensors
+from brickd.analysis.weights.tensors import TENSORS_MAX, Tensor, Tensors
 from brickd.analysis.weights.worker_tensors import ROW_BYTES, Holds
 from brickd.shm import _reader
 from brickd.shm.records import SLOT_BYTES
@@ -166,7 +166,9 @@ class Weights:
         for service, found in tensors.items():
             numbered = made._tensors[service] = Tensors()
             if [numbered.number(tensor) for tensor in found] != list(range(len(found))):
-                raise ValueError(f"service {service!r} lists {len(found)} tensors: too many, or one twice")
+                raise ValueError(
+                    f"service {service!r} lists {len(found)} tensors, expected each once and at most {TENSORS_MAX}"
+                )
         for number, content in contents.items():
             if len(content) != CONTENT_BYTES or number == 0:
                 raise ValueError(f"content {number} has {len(content)} bytes, expected {CONTENT_BYTES}")
