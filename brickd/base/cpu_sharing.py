@@ -1,4 +1,4 @@
-"""Finds which other process uses the processor of a process that may use only one.
+"""Finds, for a process that may use only one processor, which other process uses this processor.
 
 Owns: the reading of other processes. Must not know: callers. Invariants: A process that may use several processors is
 not examined. One scan of all processes is enough to examine any number of processes. A value that cannot be read is

@@ -95,8 +95,8 @@ class Thresholds:
         "percent",
         0.1,
         1e4,
-        "A worker is reported as waiting for a processor only if it waits for at least this percentage of its time"
-        " more than the median worker.",
+        "A worker is reported as waiting for a processor only if its share of time spent waiting exceeds that of the"
+        " median worker by at least this many percentage points.",
     )
     waits_alone_percent: float = _row(
         25,

@@ -38,7 +38,7 @@ def history(query: HistoryQuery, recordings: Sequence[str], output: str) -> None
     """Show rates, percentiles and losses over the last day.
 
     The table has one row for each piece of time, the oldest first. It adds up all named workers and services. Needs a
-    daemon, which keeps an hour in slots of 10 seconds and 48 hours in slots of 5 minutes, or a recording.
+    daemon or a recording. A daemon keeps one hour in slots of 10 seconds, and 48 hours in slots of 5 minutes.
 
     \b
     Examples:

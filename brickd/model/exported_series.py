@@ -66,7 +66,7 @@ class ExportedSeries(NamedTuple):
         return self if known == self.ticks.get(clock, ()) else self._replace(ticks={**self.ticks, clock: known})
 
     def tick(self, clock: str, tick_ns: float) -> float:
-        """Return the known length that is used instead of a measured one: the first similar one, else the nearest."""
+        """Return the known tick length to use for a measured one: the first that is similar, or else the nearest."""
         known = self.ticks[clock]
         similar = _similar(known, tick_ns)
         return min(known, key=lambda each: abs(each / tick_ns - 1)) if similar is None else similar

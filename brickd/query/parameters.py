@@ -223,7 +223,7 @@ class Time(Number):
         return f"@{value!r}"
 
     def expected(self, refused: Any) -> str:
-        """Return the two meanings of an ambiguous local time; for any other text, the accepted formats of a time."""
+        """Return what to write instead: the two meanings of an ambiguous local time, or else the accepted formats."""
         from brickd.base.timestamps import UnclearTimeError
 
         try:

@@ -31,7 +31,7 @@ ROOM = 8  # the limit of recordings, including the one that is being written
 
 
 class LibraryFile(NamedTuple):
-    """A file of a recording. `written` tells whether its writer still holds the lock on the file."""
+    """A file of a recording. `written` tells whether the file's writer still holds the lock on it."""
 
     recording: str
     number: int

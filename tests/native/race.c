@@ -51,7 +51,7 @@ static void nest(unsigned depth, uint64_t *step)
     brick_end(bricks[depth], NULL, 1, mixed(mine));
 }
 
-/* Defers work on this writer's stream. A finalize of any writer may cover it. */
+/* Defers work on this writer's stream. Any writer may finalize this work. */
 static void defer(uint64_t stream, uint64_t step)
 {
     uint64_t id;

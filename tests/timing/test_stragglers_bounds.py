@@ -277,7 +277,7 @@ def test_more_work_in_several_bricks_adds_up_and_the_largest_is_named() -> None:
 
     assert "100 ms/s more than the others in b," in works(1.5e7, 2e7, 1.9e7).passed[0].reason
     assert "100 ms/s more than the others in c," in works(1.5e7, 2e7, 2e7).passed[0].reason
-    # If the worker does less of some work than the others, the difference is subtracted.
+    # Where the worker spends less time than the others, this is subtracted from its extra time in other bricks.
     assert found(works(0.0, 2e7, 2e7)) == [About("api", "api/0", "all_reduce")]
 
 

@@ -76,7 +76,7 @@ class ModuleState:
             return None
 
     def decides(self, before: list[Any] | None, passed: Passed, returned: Passed) -> bool | None:
-        """Return whether state affected the output of a call; None: the part's name decides."""
+        """Return whether state affected the output of a call. None: unknown, so the module's name decides this."""
         cache = passed.cached()
         if cache or passed.more or self._caches or any(map(drops, self._dropouts)):
             return True

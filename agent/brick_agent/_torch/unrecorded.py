@@ -1,10 +1,10 @@
 """Reports at the end of a program under `brickd run` that nothing was recorded, and the likely reason.
 
 Owns: which process reports for a program, when it reports, the names of other libraries that run models. Must not know:
-how a model is found. Invariants: the first Python of a program reports for all processes below it, and knows whether
-one of them opened a segment or reported (`writer/run_mark.c`). This Python reports only after all processes below it
-have ended. A process that recorded anything prints nothing, unless it loaded another library, whose models brickd does
-not see. A library counts only if the host itself imported it. An error has no effect.
+how a model is found. Invariants: the first Python process of a program reports for itself and its descendants, and
+knows whether any of them opened a segment or printed a report (`writer/run_mark.c`). It reports only after all its
+descendants have ended. A process that recorded anything prints nothing, unless it loaded another library, whose models
+brickd does not see. A library counts only if the host itself imported it. An error has no effect.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _ONLY = "brickd run times only models of torch"
 _NAME = "brickd-run"  # as in `writer/run_mark.c`
 _HIGH = 256  # the lowest number for our descriptor, so that the host's own descriptors keep their usual numbers
 
-# The pid of the first Python of a program (0: there is no program), its file for marks, and the word of `brickd run`.
+# The pid of the first Python process of a program (0: there is no program), its file for marks, and the word of
+# `brickd run`.
 _pid, _mark, _run = 0, -1, ""
 
 

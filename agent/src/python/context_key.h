@@ -20,7 +20,7 @@ static inline const void *core_key(void)
     return context;
 }
 
-/* Call this before the thread records: references are dropped when the thread's state ends. */
+/* Call this before the thread's first record, so that its references are dropped when the thread's state ends. */
 void core_watch(void);
 /* Call core_begun after a begin and core_ended after an end. They take and drop the references to keys, and prepare for
  * the end of the thread. */

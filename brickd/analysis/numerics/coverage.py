@@ -100,7 +100,7 @@ class ServiceSeen(NamedTuple):
 
 
 def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]:
-    """Return the coverage of each service of these workers that has sites or counts."""
+    """Return the coverage of the services of these workers, except of services without sites and counts."""
     found = []
     by_service: dict[str, list[Sequence[Sequence[str]]]] = {}
     for place, classes in _classes(compared, workers).items():

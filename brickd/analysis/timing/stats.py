@@ -1,7 +1,8 @@
 """Statistics: how far a worker differs from the others, and whether one group of values is greater than another.
 
-Owns: the standing (the excess and its score) of each row over slots, and the Mann-Whitney statistic of values that are
-known only by their cell. Must not know: what is measured, how wide a cell is. Invariants: The order of rows changes
+Owns: the standing of a row, which says how far its values exceed those of the other rows (the excess), and how certain
+that is (the score); and the Mann-Whitney statistic for values of which only the histogram cell is known. Must not know:
+what is measured, how wide a cell is. Invariants: The order of rows changes
 nothing. A row has no standing if it has too few values or if there are too few other rows. Ranks are computed in whole
 numbers and rounded once. Exchanging the groups changes only the sign. Values in one cell are a tie, and if all values
 are in one cell there is no difference.

@@ -67,8 +67,8 @@ struct brick_link {
 };
 
 /* A fingerprint is unlike if its group also has another output. One call of brick_fingerprints_take_unlike returns at
- * most BRICK_UNLIKE_MAX of them. Per site, at most BRICK_UNLIKE_OF_A_SITE wait for that call, and two more whose
- * differences rounding may explain. */
+ * most BRICK_UNLIKE_MAX of them. Until this call, each site keeps at most BRICK_UNLIKE_OF_A_SITE unlike fingerprints,
+ * and at most two more whose differences may be due to rounding. */
 #define BRICK_UNLIKE_MAX 128u
 #define BRICK_UNLIKE_OF_A_SITE 4u
 

@@ -1,9 +1,9 @@
 /* core/match_order.c - merges the orders of several workers into one, because their clocks cannot be compared.
  *
- * What is ordered is called a moment. Several workers may have the same moment. In a comparison by run, there is a
- * moment for the beginning of each step, and for each repeat at a site, step and position. In a comparison by input,
- * there is a moment for each site and inputs: the first time that the site had these inputs. If a worker has moment A
- * before moment B, the merged order also has A before B.
+ * The items of these orders are called moments. Several workers may have the same moment. In a comparison by run, there
+ * is a moment for the beginning of each step, and for each repeat at a site, step and position. In a comparison by
+ * input, there is a moment for each site and inputs: the first time that the site had these inputs. If a worker has
+ * moment A before moment B, the merged order also has A before B.
  *
  * The merged order is built from its beginning. A moment can be taken next if it is next for every worker that has it.
  * If there are several such moments, the one of the first worker in the list is taken. If there is none, workers

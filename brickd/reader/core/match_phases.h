@@ -17,9 +17,9 @@ void brick_steps_begin(struct work *w, const struct entry *e, const struct entry
 /* Counts the row as missing for each worker that has the step but has none of these entries. */
 void brick_steps_miss(struct work *w, const struct entry *e, size_t count);
 
-/* Sets the work of all entries. Other work begins with a step that a worker begins with other inputs, although none of
- * its outputs has diverged before. This step is other work, and so is each of its later steps that reads state. Returns
- * whether there is any other work. */
+/* Sets the work of all entries. A step of a worker is other work if it begins with inputs that differ from the
+ * reference's, and no earlier output of this worker has diverged. Later steps of this worker that read state are other
+ * work, too. Returns whether there is any other work. */
 int brick_steps_find_other_work(struct work *w);
 
 /* ---- core/match_rows.c: chooses the reference of a row, and compares its members with the reference */

@@ -2,9 +2,9 @@
 
 Owns: the facts about a launched kernel, a transfer, a function, a task; how the texts that describe shapes and the two
 ends of a transfer are parsed. Must not know: paths, trees, screens. This file is part of the agent; brickd has a
-symbolic link to it. Invariants: a text is a shape only if the writer would format that shape in the same way
-(brick_shm.h); any other text is kept unchanged; the counts of all shapes, including the unknown shape, add up to the
-number of launches.
+symbolic link to it. Invariants: A text is read as a shape only if the writer would write this shape as exactly this
+text (brick_shm.h). Any other text is kept unchanged. The counts of all shapes, including the unknown shape, add up to
+the number of launches.
 """
 
 from __future__ import annotations

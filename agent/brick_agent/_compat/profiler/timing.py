@@ -161,8 +161,8 @@ class TimedWork(SyncModes):
     def finalize(self, end_ns: SupportsIndex | None = None) -> None:
         """End deferred work.
 
-        This waits for the device, unless `end_ns` is given. Then the host has already waited, until that time after the
-        epoch.
+        Waits for the device, unless `end_ns` is given. `end_ns` means that the host has already waited, until this time
+        (nanoseconds since the epoch).
 
         >>> profiler = brick.BrickProfiler.enabled(sync=lambda: None)
         >>> profiler.stop(profiler.start("attention"))
