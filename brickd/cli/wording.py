@@ -65,8 +65,10 @@ def signed(percent: float | None) -> str:
 def lost(entry: dict[str, Any]) -> str:
     """Return what was lost, from an entry with a ledger; "" if nothing was lost.
 
-    >>> lost({"ledger": {"lost": {"spans": 1, "details": 0, "events": 2_000}}})
-    '1 span, 2,000 events'
+    >>> lost({"ledger": {"lost": {"spans": 1, "details": 3, "events": 2_000}}})
+    '1 span, 3 details, 2,000 events'
+    >>> lost({"ledger": {"lost": {"spans": 1, "details": 0, "events": 0}}})
+    '1 span'
     """
     kinds = entry["ledger"]["lost"]
     return ", ".join(

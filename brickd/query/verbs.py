@@ -124,8 +124,8 @@ def meant(word: str) -> list[str]:
 
     >>> meant("ps"), meant("restart"), meant("statsu"), meant("proceses"), meant("watch"), meant("nonsense")
     (['workers'], ['up', 'down'], ['status'], ['workers'], ['status --watch'], [])
-    >>> meant("rnu"), meant("foo"), meant("tops")
-    (['run'], [], ['status', 'workers', 'bricks'])
+    >>> meant("rnu"), meant("foo"), meant("tops"), meant("Alert")
+    (['run'], [], ['status', 'workers', 'bricks'], ['notify'])
     """
     words = {name: verb.also.split() for name, verb in VERBS.items()}
     words |= {name: also.split() for name, also in WITH_OPTION.items()}

@@ -98,6 +98,7 @@ def test_default_values_are_left_out_of_a_query_string() -> None:
         (TreeQuery, "min=nan", "min is nan, expected a number of 0 to 100"),
         (HangQuery, "watch=2h", "watch is 7200.0, expected a duration of 10ms to 1h (with ms, s, m or h"),
         (HangQuery, "watch=1d", "watch is '1d', expected a duration"),
+        (HangQuery, "watch=1e999h", "watch is '1e999h', expected a duration"),
         (
             BricksQuery,
             "over=72h",
@@ -106,6 +107,7 @@ def test_default_values_are_left_out_of_a_query_string() -> None:
         (BricksQuery, "over=ever", "over is 'ever', expected a duration of 10s to 48h"),
         (BricksQuery, "sort=max over=10s", "sort=max contradicts the period"),
         (StartRecording, "max-size=64MB", "max-size is '64MB', expected a size of 64KiB to 1TiB (such as 512KiB, 64M"),
+        (StartRecording, "max-size=65536.5", "max-size is '65536.5', expected a size of 64KiB to 1TiB"),
         (StartRecording, "max-size=1K", "max-size is 1024, expected a size of 64KiB to 1TiB"),
         (
             EventsQuery,

@@ -18,7 +18,7 @@ from conftest import SHM, readings
 from faults import Start
 from verbs import LOSING, brickd, document, started
 
-from brickd.base.units import SECOND
+from brickd.base.units import SECOND, duration
 from brickd.cli.brick_columns import over
 from brickd.model.worker_survey import survey
 from brickd.views.problems import Seen, problems
@@ -322,6 +322,7 @@ def test_inspect_shows_the_event_ring(worker: Start, prefix: str) -> None:
     }
     screen = brickd("inspect", "-n", "3").stdout
     assert "events    in ring 3,586  defer dropped 417\n" in screen
+    assert f"newest    record {duration(ages[2])} after the start: AT is relative to it, in µs\n" in screen
     assert "event ring of lane 0, newest last:" in screen
     assert "7f00dead0040" in screen
     assert document["newest_since_start_ns"] == ages[2]

@@ -446,17 +446,17 @@ def test_each_cause_of_loss_is_reported_once_with_one_setting_for_all() -> None:
     def lost(name: str, *found: Loss) -> ReadSegment:
         return ReadSegment(name, name, losses=found)
 
-    lanes = [Loss("lanes", "9 spans", spans=True, settings=(f"BRICKD_LANES={n}",)) for n in (2, 64)]
+    lanes = [Loss("lanes", "9 spans", spans=True, settings=(f"BRICKD_LANES={n}",)) for n in (2, 64, 3)]
     signals = Loss("signals", "3 calls", spans=False)
     memory = Loss("memory", "refused", spans=True)
-    workers = (lost("a b", lanes[0], signals), lost("c", lanes[1]), lost("d", memory))
+    workers = (lost("a b", lanes[0], signals), lost("c", lanes[1]), lost("d", memory), lost("e", lanes[2]))
     found = lost_records.judge(Segments(workers=workers), SHM, HOST)
     assert [(one.name, one.state, one.fix, one.about) for one in found] == [
-        ("loss-lanes", "broken", "BRICKD_LANES=64", ("a b", "c")),
+        ("loss-lanes", "broken", "BRICKD_LANES=64", ("a b", "c", "e")),
         ("loss-signals", "advice", "brickd inspect 'a b'", ("a b",)),
         ("loss-memory", "broken", "mount -o remount,size=1G /dev/shm", ("d",)),
     ]
-    assert found[0].seen == "a b: 9 spans; and 1 more worker"
+    assert found[0].seen == "a b: 9 spans; and 2 more workers"
     marks = Loss("marks", "wrong direction"), Loss("marks", "no room", settings=("BRICKD_PATHS=2048",))
     (one,) = lost_records.judge(Segments(workers=tuple(map(lost, "ab", marks))), SHM, HOST)
     assert (one.fix, one.seen, one.about) == ("BRICKD_PATHS=2048", "b: no room; and 1 more worker", ("a", "b"))
