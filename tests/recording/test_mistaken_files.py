@@ -70,8 +70,8 @@ def test_a_file_given_to_events_is_refused_with_its_kind(tmp_path: Path) -> None
     refused = brickd("events", str(tmp_path / "night.txt"))
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "night.txt is a text file, expected a recording (brickd record -o FILE): unexpected" in refused.stderr
-    refused = "unexpected argument api, expected only recordings (brickd record -o FILE writes one) (see"
-    assert refused in brickd("events", "api").stderr
+    only = "unexpected argument api, expected only recordings (brickd record -o FILE writes one) (see"
+    assert only in brickd("events", "api").stderr
 
 
 def test_a_verb_that_takes_no_recordings_expects_none(worker: Start, tmp_path: Path) -> None:
