@@ -2,8 +2,9 @@
 
 Such a process has its own arguments, environment, directory, input and output, as if a shell had started it. A verb of
 `brickd` skips the shutdown of the interpreter, which would free everything that was loaded; `test_cli_skeleton.py`
-tests the shutdown. A worker runs the complete shutdown. The parent of workers has loaded brick_agent without a segment,
-and the slow modules that a worker needs.
+tests the shutdown. A worker runs its exit handlers, but skips the rest of the shutdown, too; it runs the complete
+shutdown if its program ends with an exception or `sys.exit`, or if it is started as a command (the mark `interpreter`).
+The parent of workers has loaded brick_agent without a segment, and the slow modules that a worker needs.
 """
 
 from __future__ import annotations
