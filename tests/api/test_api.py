@@ -55,15 +55,24 @@ HANG = HangQuery(watch=0.01, longer=0.0)
     ("target", "question", "view"),
     [
         ("status", StatusQuery(), status.answer),
-        ("workers?name=api/1&name=batch", WorkersQuery(("api/1", "batch")), workers.answer),
-        (
-            "bricks?sort=name&by=worker&top=3&name=api/0",
-            BricksQuery(("api/0",), "name", "worker", None, 3),
-            bricks.answer,
+        *(
+            pytest.param(*each, marks=pytest.mark.ci)
+            for each in (
+                ("workers?name=api/1&name=batch", WorkersQuery(("api/1", "batch")), workers.answer),
+                (
+                    "bricks?sort=name&by=worker&top=3&name=api/0",
+                    BricksQuery(("api/0",), "name", "worker", None, 3),
+                    bricks.answer,
+                ),
+                ("tree?layers=true&depth=1", TreeQuery(layers=True, depth=1), tree.answer),
+                (
+                    "hang?watch=0.01&longer=0",
+                    HANG,
+                    lambda world, asked: hang.answer(world, asked, hang.look(world, asked)),
+                ),
+                ("inspect/api/1?records=0", InspectQuery("api/1", 0), inspect.answer),
+            )
         ),
-        ("tree?layers=true&depth=1", TreeQuery(layers=True, depth=1), tree.answer),
-        ("hang?watch=0.01&longer=0", HANG, lambda world, asked: hang.answer(world, asked, hang.look(world, asked))),
-        ("inspect/api/1?records=0", InspectQuery("api/1", 0), inspect.answer),
     ],
 )
 def test_a_view_is_the_same_document_over_the_socket(
@@ -90,6 +99,7 @@ def test_a_segment_can_be_inspected_by_its_file(worker: Start, socket_path: Path
     assert ask(socket_path, "/v1/inspect?name=a%20b/0").document["segment"] == reading.file
 
 
+@pytest.mark.ci
 def test_an_error_names_its_kind(worker: Start, socket_path: Path, prefix: str) -> None:
     started(worker, STILL, BRICKD_SERVICE="api")
     started(worker, STILL, BRICKD_SERVICE="api")
@@ -149,6 +159,7 @@ def test_an_invalid_parameter_is_refused_with_the_expected_form(
     assert text in refused.document["error"]["message"]
 
 
+@pytest.mark.ci
 def test_hostile_names_stay_strings_in_json(worker: Start, socket_path: Path, prefix: str) -> None:
     names = [HOSTILE, "<script>alert(1)</script>", "=cmd()", "a\x1b[2J", 'quote"\\', "two\nlines", "\u2028"]
     started(worker, f"for name in {names!r}:\n    with brick.span(name): pass\npause()", BRICKD_SERVICE="s\x1b]0;x\x07")
@@ -209,6 +220,7 @@ def test_a_failing_checkpoint_is_reported_as_a_problem(worker: Start, socket_pat
     ]
 
 
+@pytest.mark.ci
 def test_settings_reach_the_workers_of_a_service(worker: Start, socket_path: Path, prefix: str) -> None:
     started(worker, STILL, BRICKD_SERVICE="api")
     started(worker, STILL, BRICKD_SERVICE="batch")
@@ -237,6 +249,7 @@ def test_events_are_returned_from_the_requested_number_on(socket_path: Path, dae
     assert ([event["number"] for event in page["events"]], page["missed"], page["newest"]) == ([1, 2, 3], 0, 3)
 
 
+@pytest.mark.ci
 def test_a_stream_sends_past_and_new_events(socket_path: Path, daemon: Daemon) -> None:
     daemon.events.add("old", "")
     with following(socket_path, "/v1/events/stream") as stream:
@@ -251,6 +264,7 @@ def test_a_stream_sends_past_and_new_events(socket_path: Path, daemon: Daemon) -
         assert next(stream) == ("event", newest.document())
 
 
+@pytest.mark.ci
 def test_a_status_stream_sends_the_status_repeatedly(worker: Start, socket_path: Path, daemon: Daemon) -> None:
     started(worker, STILL, BRICKD_SERVICE="api")
     with following(socket_path, "/v1/status/stream?seconds=0.1&name=api") as stream:

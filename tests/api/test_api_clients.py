@@ -63,6 +63,7 @@ def test_fifty_silent_clients_do_not_delay_the_next_one(path: Path) -> None:
         )
 
 
+@pytest.mark.ci
 def test_clients_that_sent_a_request_do_not_count_as_silent(path: Path) -> None:
     with serving(path, Limits(arrive_seconds=PATIENT)), ExitStack() as clients:
         for _ in range(90):
@@ -87,6 +88,7 @@ def test_fifty_clients_that_do_not_read_do_not_delay_the_next_one(path: Path) ->
         assert sum(closed(client, 0) for client in deaf) >= 40
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("target", ["/v1/events", "/v1/events/stream"])
 def test_a_client_that_does_not_read_has_a_bounded_buffer_and_is_dropped(path: Path, target: str) -> None:
     with serving(path, Limits(take_seconds=0.2)) as daemon, connected(path) as client:
@@ -128,6 +130,7 @@ def test_a_slow_client_that_catches_up_gets_a_new_time_limit(path: Path) -> None
             assert next(stream)[1]["kind"] == "small"
 
 
+@pytest.mark.ci
 def test_a_slow_reader_of_a_stream_gets_the_number_of_missed_events(path: Path) -> None:
     with serving(path) as daemon:
         daemon.events.add("first", "")
@@ -208,6 +211,7 @@ def answered(path: Path, target: str) -> int:
         return int(client.recv(12)[9:])
 
 
+@pytest.mark.ci
 def test_clients_leave_no_descriptor_behind(path: Path) -> None:
     with serving(path, Limits(connections=10, backlog=4, arrive_seconds=PATIENT)) as daemon:
         daemon.events.add("tried", "")
@@ -297,7 +301,10 @@ def test_another_user_is_refused_even_if_the_mode_permits_it(open_folder: Path) 
     assert (refused.status, refused.document["error"]["kind"]) == (403, "stranger")
 
 
-@pytest.mark.parametrize("identity", [("--regid=4321", "--clear-groups"), ("--regid=65534", "--groups=7,4321")])
+@pytest.mark.parametrize(
+    "identity",
+    [("--regid=4321", "--clear-groups"), pytest.param(("--regid=65534", "--groups=7,4321"), marks=pytest.mark.ci)],
+)
 def test_a_member_of_the_group_is_answered(open_folder: Path, identity: tuple[str, ...]) -> None:
     with serving(open_folder / "socket", group=4321):
         assert answer(stranger(open_folder / "socket", *identity).stdout).status == 200
@@ -362,6 +369,7 @@ def held_by_a_member(path: Path, count: int, target: str = "") -> Iterator[list[
         process.communicate()
 
 
+@pytest.mark.ci
 def test_group_members_leave_half_of_the_streams_to_the_control_role(open_folder: Path) -> None:
     path = open_folder / "socket"
     with (
@@ -375,6 +383,7 @@ def test_group_members_leave_half_of_the_streams_to_the_control_role(open_folder
             next(streams.enter_context(following(path, "/v1/events/stream")))
 
 
+@pytest.mark.ci
 def test_group_members_never_close_a_control_connection(open_folder: Path) -> None:
     path = open_folder / "socket"
     with serving(path, Limits(connections=10, arrive_seconds=PATIENT), group=4321), connected(path) as client:
@@ -384,6 +393,7 @@ def test_group_members_never_close_a_control_connection(open_folder: Path) -> No
             assert answer(rest(client)).status == 200
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("held", "stay"), [(5, 5), (6, 5)])
 def test_group_members_have_half_of_the_connections(open_folder: Path, held: int, stay: int) -> None:
     path = open_folder / "socket"

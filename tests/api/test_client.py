@@ -29,6 +29,7 @@ STUCK = "with brick.span('loop'), brick.span({!r}): pause()"
 PLACE = Path("/the/socket")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("line", "code"),
     [
@@ -57,6 +58,7 @@ def shape(screen: str) -> list[list[str]]:
     return [[word for word in line.split() if word.isalpha() and len(word) > 2] for line in screen.splitlines()]
 
 
+@pytest.mark.ci
 def test_an_error_has_the_same_line_and_exit_code_with_a_daemon(worker: Start, daemon: Daemon, prefix: str) -> None:
     for _ in range(2):
         started(worker, BRICKD_SERVICE="api")
@@ -83,6 +85,7 @@ def test_notes_of_a_daemons_document_are_printed(worker: Start, daemon: Daemon, 
         assert "words" not in json.loads(ended.stdout)
 
 
+@pytest.mark.ci
 def test_a_daemon_of_another_prefix_is_not_queried(worker: Start, daemon: Daemon, prefix: str) -> None:
     started(worker)
     other = brickd("status", "--json", BRICKD_SHM_PREFIX=f"{prefix}other-")
@@ -215,6 +218,7 @@ def test_any_answer_is_a_document_or_an_error(head: bytes, length: bytes, body: 
             assert isinstance(list(asked.events()) if stream else asked.document(), list | dict)
 
 
+@pytest.mark.ci
 @given(st.lists(st.tuples(st.sampled_from(["event", "missed"]), st.dictionaries(st.text(), st.integers())), max_size=5))
 def test_the_events_of_a_stream_are_read_one_by_one(events: list[tuple[str, dict[str, int]]]) -> None:
     lines = "".join(f"id: 7\nevent: {name}\ndata: {json.dumps(reported)}\n\n" for name, reported in events)

@@ -142,6 +142,7 @@ def test_silent_clients_take_no_place_from_others_and_none_of_the_api(address: s
             each.close()
 
 
+@pytest.mark.ci
 def test_a_client_that_never_reads_is_dropped_and_holds_nothing(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,6 +246,7 @@ def test_localhost_and_ipv6_are_addresses_of_this_machine(daemon: Daemon) -> Non
         assert get(address).status == 200
 
 
+@pytest.mark.ci
 def test_the_options_need_each_other(tmp_path: Path, run_up: Callable[..., str]) -> None:
     assert "--metrics needs --http ADDRESS" in run_up("--metrics")
     assert "--http-token-file needs --http" in run_up("--http-token-file", "x")

@@ -123,6 +123,7 @@ def test_the_advice_is_to_upgrade_the_older_version(theirs: str | None, ours: st
     assert advice(Build(theirs), Build(ours)) == (f"upgrade this brickd to {theirs}" if newer else restart)
 
 
+@pytest.mark.ci
 def test_two_builds_of_one_version_are_distinguished() -> None:
     assert str(other_version("/x", Build(OURS, "0123"), "it fails")) == (
         f"the daemon at /x is another build of brickd {OURS} (0123, this is {BUILD}): it fails ({REBUILT})"
@@ -159,6 +160,7 @@ def test_a_build_is_known_by_its_sources_alone(tmp_path: Path) -> None:
 # ---- verbs
 
 
+@pytest.mark.ci
 def test_an_older_daemon_without_a_key_is_named_with_both_versions(worker: Start) -> None:
     started(worker, SPANS, BRICKD_SERVICE="api")
     status = document("status")
@@ -274,6 +276,7 @@ def test_a_recording_without_a_key_at_any_depth_works_or_names_the_daemon(worker
     assert refused[True] > 10
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("answer", [[], {"recording": "7"}])
 def test_a_recording_without_an_event_names_the_daemon_of_another_version(
     tmp_path: Path, prefix: str, answer: object
@@ -289,6 +292,7 @@ def test_a_recording_without_an_event_names_the_daemon_of_another_version(
     assert (code, stderr) == (Exit.NO_DAEMON, f"{where} ended while it answered (start one: brickd up)\n")
 
 
+@pytest.mark.ci
 def test_a_newer_answer_that_cannot_be_shown_is_refused_in_one_line(worker: Start) -> None:
     started(worker, SPANS, BRICKD_SERVICE="api")
     status = document("status") | {"workers": 7}
@@ -326,6 +330,7 @@ def test_a_path_missing_in_an_older_daemon_exits_2() -> None:
     assert (code, f"is brickd {OLDER}, this is brickd {OURS}: no path /v1/silence" in stderr) == (2, True)
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("prefix")
 def test_a_query_refused_by_another_version_is_reported_with_both_versions_and_which_to_upgrade() -> None:
     refusal = {"error": {"kind": "wrong_question", "message": "no parameter 'later'"}}
@@ -352,12 +357,14 @@ def test_a_path_or_a_key_missing_in_another_build_of_the_same_version_says_to_re
             assert stderr.endswith(f" ({REBUILT})\n")
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("prefix")
 def test_a_daemon_reports_the_build_of_its_command() -> None:
     with running() as daemon:
         assert daemon.ask("")["build"] == BUILD == json.loads(brickd("version", "--json").stdout)["build"]
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("prefix")
 def test_the_version_of_a_daemon_of_another_schema_is_unknown() -> None:
     with a_daemon(OLDER, {"": {"schema_version": 2}, "status": {"schema_version": 2}}):
@@ -367,6 +374,7 @@ def test_the_version_of_a_daemon_of_another_schema_is_unknown() -> None:
             client.ask("").document()
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("prefix")
 def test_doctor_accepts_an_incomplete_answer_of_another_version() -> None:
     with a_daemon(NEWER, {"coverage": {"window": {}}}):

@@ -104,6 +104,7 @@ def test_without_flops_no_column_shows_them(worker: Start) -> None:
     assert "FLOP" not in brickd("bricks", COLUMNS="300").stdout
 
 
+@pytest.mark.ci
 def test_bricks_match_status_and_add_share_and_rate(worker: Start) -> None:
     for slowness, service in enumerate(("api", "api", "batch"), 1):
         started(worker, GIVEN, BRICKD_SERVICE=service, BRICKD_SLOWNESS=str(slowness))
@@ -120,6 +121,7 @@ def test_bricks_match_status_and_add_share_and_rate(worker: Start) -> None:
     assert {each["count"] for each in document("bricks", "batch")["bricks"]} == {3, 5}
 
 
+@pytest.mark.ci
 def test_bricks_can_be_grouped_by_worker_service_or_layer(worker: Start) -> None:
     for service in ("api", "api", "batch"):
         started(worker, SPANS, BRICKD_SERVICE=service)
@@ -140,6 +142,7 @@ def test_bricks_can_be_grouped_by_worker_service_or_layer(worker: Start) -> None
     assert next(row for row in sheet("bricks", "--by", "layer") if row["name"] == "free")["layer"] == ""
 
 
+@pytest.mark.ci
 def test_bricks_are_sorted_by_the_requested_column(worker: Start) -> None:
     for _ in range(2):
         started(worker, SPANS)
@@ -254,6 +257,7 @@ def test_a_group_has_the_totals_of_its_workers(made: list[MadeUp], by: By) -> No
     } == alone
 
 
+@pytest.mark.ci
 @given(st.lists(programs(), max_size=5))
 def test_cached_keys_of_a_reading_serve_only_equal_readings(made: list[MadeUp]) -> None:
     shared, own = SummaryFold[str](), SummaryFold[str]()

@@ -193,6 +193,7 @@ def test_version_prints_the_same_in_every_format() -> None:
     assert brickd("--version").stdout.split()[:1] == ["brickd"]
 
 
+@pytest.mark.ci
 def test_version_prints_the_places_in_use(tmp_path: Path) -> None:
     given = {"BRICKD_RUNTIME_DIR": str(tmp_path / "r"), "BRICKD_STATE_DIR": "s", "BRICKD_SHM_PREFIX": "p-"}
     document = json.loads(brickd("version", "--json", **given).stdout)
@@ -214,6 +215,7 @@ def test_two_formats_at_once_are_refused() -> None:
     assert "--json contradicts --output csv" in ended.stderr
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("error", "code"),
     [("BrickdError", 2), ("NoDaemon", 3), ("NoSuchWorker", 4), ("NotPermitted", 5), ("NothingComparable", 6)],
@@ -236,17 +238,20 @@ def test_a_refused_segment_is_reported_with_path_and_reason(ending: Run) -> None
     assert (ended.returncode, ended.stderr) == (2, "brickd: /dev/shm/brickd-x: magic 0, wanted 7\n")
 
 
+@pytest.mark.ci
 def test_a_verb_that_found_a_difference_exits_1(ending: Run) -> None:
     ended = ending("listing")
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "1 PROBLEM\nwidth None\n", "")
 
 
+@pytest.mark.ci
 def test_a_defect_exits_2_and_a_difference_exits_1(ending: Run) -> None:
     ended = ending("defect")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert r"ZeroDivisionError: hostile \x1b[2J" in ended.stderr
 
 
+@pytest.mark.ci
 def test_rows_are_printed_as_lines_of_json(ending: Run) -> None:
     document = json.loads(ending("listing", "--json").stdout)
     lines = ending("listing", "-o", "jsonl").stdout.splitlines()
@@ -255,6 +260,7 @@ def test_rows_are_printed_as_lines_of_json(ending: Run) -> None:
     assert "".join(lines).isascii()
 
 
+@pytest.mark.ci
 def test_rows_are_printed_as_csv_without_spreadsheet_formulas(ending: Run) -> None:
     rows = list(csv.reader(io.StringIO(ending("listing", "-o", "csv").stdout)))
     assert rows == [
@@ -264,6 +270,7 @@ def test_rows_are_printed_as_csv_without_spreadsheet_formulas(ending: Run) -> No
     ]
 
 
+@pytest.mark.ci
 def test_an_interrupt_exits_130_without_a_traceback(endings: dict[str, str]) -> None:
     command = [sys.executable, "-c", RUN, "waits"]
     pipe = subprocess.PIPE
@@ -275,6 +282,7 @@ def test_an_interrupt_exits_130_without_a_traceback(endings: dict[str, str]) -> 
     assert (process.returncode, words) == (130, "")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("arguments", [["version"], ["--help"], ["endless"]])
 def test_a_closed_stdout_pipe_ends_a_command_silently(
@@ -294,11 +302,13 @@ def test_a_closed_stdout_pipe_ends_a_command_silently(
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 
+@pytest.mark.ci
 def test_a_broken_pipe_other_than_stdout_is_an_error(ending: Run) -> None:
     ended = ending("hangup")
     assert (ended.returncode, ended.stderr) == (2, "brickd: [Errno 32] Broken pipe\n")
 
 
+@pytest.mark.ci
 def test_a_full_disk_is_one_line_and_exits_2() -> None:
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "brickd", "version"]
@@ -308,12 +318,14 @@ def test_a_full_disk_is_one_line_and_exits_2() -> None:
     assert (ended.returncode, ended.stderr) == (2, "brickd: [Errno 28] No space left on device\n")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_a_command_works_with_closed_stdout_or_stderr(closed: str) -> None:
     command = f'"{sys.executable}" -m brickd version {closed}'
     assert subprocess.run(command, shell=True, env=environment(), check=False, timeout=60).returncode == 0
 
 
+@pytest.mark.ci
 def test_an_ascii_locale_prints_escapes_instead_of_failing(ending: Run) -> None:
     ended = ending("name", PYTHONIOENCODING="ascii")
     assert (ended.returncode, ended.stdout) == (0, "gr\\xf6\\xdfe \\u2026\n")
@@ -330,6 +342,7 @@ def on_a_terminal(env: dict[str, str], columns: int) -> list[bytes]:
     return printed
 
 
+@pytest.mark.ci
 def test_only_terminals_get_colours_and_no_color_disables_them(endings: dict[str, str]) -> None:
     painted = b"\x1b[31m1 PROBLEM\x1b[0m"
     printed = {value: on_a_terminal(endings | {"NO_COLOR": value}, 80)[0] for value in ("", "1")}

@@ -57,6 +57,7 @@ def offered(*line: str) -> list[str]:
     return [word.removeprefix("plain,") for word in reported.stdout.splitlines()]
 
 
+@pytest.mark.ci
 def test_tab_completes_verbs() -> None:
     assert offered("") == list(VERBS)
     assert tab("st") == offered("st") == ["status", "stragglers"]
@@ -64,6 +65,7 @@ def test_tab_completes_verbs() -> None:
     assert offered("nonsense") == []
 
 
+@pytest.mark.ci
 def test_tab_completes_options_and_choices() -> None:
     assert offered("prune", "--") == ["--dry-run", "--refused", "--output", "--json", "--help"]
     assert tab("version", "-o", "js") == offered("version", "-o", "js") == ["json", "jsonl"]
@@ -124,6 +126,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
+@pytest.mark.ci
 def test_a_name_that_needs_quoting_is_not_completed(tmp_path: Path, prefix: str) -> None:
     names = [
         *HOSTILE,
@@ -168,6 +171,7 @@ def test_tab_prints_nothing_where_nothing_can_be_read(prefix: str) -> None:
         assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
+@pytest.mark.ci
 def test_tab_prints_nothing_where_the_reader_does_not_load() -> None:
     code = "import sys; sys.modules['brickd.shm._reader'] = None; from brickd.cli import main; sys.exit(main())"
     result = subprocess.run(
@@ -229,6 +233,7 @@ def test_bash_parses_the_completion_script(shell: str, check: str, tmp_path: Pat
     assert (result.returncode, result.stderr) == (0, "")
 
 
+@pytest.mark.ci
 def test_tab_completes_the_segment_file_of_a_worker(worker: Start, prefix: str) -> None:
     started(worker)
     assert tab("inspect", prefix) == [reading(prefix).file]

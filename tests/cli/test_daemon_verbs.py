@@ -100,6 +100,7 @@ def running(*arguments: str, terminal: bool = False) -> Iterator[tuple[subproces
             process.kill()
 
 
+@pytest.mark.ci
 def test_events_can_be_followed_until_the_daemon_ends(daemon: Daemon) -> None:
     daemon.events.add("old", "before")
     with running("events", "--follow", "--json") as (process, printed):
@@ -113,6 +114,7 @@ def test_events_can_be_followed_until_the_daemon_ends(daemon: Daemon) -> None:
         assert process.wait() == 3
 
 
+@pytest.mark.ci
 def test_following_events_ends_at_an_interrupt(daemon: Daemon) -> None:
     daemon.events.add("old", "before")
     with running("events", "--follow") as (process, printed):
@@ -140,6 +142,7 @@ def flags() -> int:
     return reading(os.environ["BRICKD_SHM_PREFIX"]).flags
 
 
+@pytest.mark.ci
 def test_settings_are_shown_by_every_reader_for_living_workers_only(worker: Start, daemon: Daemon) -> None:
     for service in ("api", "api", "-batch", "calm"):
         started(worker, BRICKD_SERVICE=service)
@@ -302,6 +305,7 @@ def test_check_prints_one_line_if_all_is_well(worker: Start, daemon: Daemon) -> 
     )
 
 
+@pytest.mark.ci
 def test_check_prints_each_failed_condition_with_the_expected_value(worker: Start, daemon: Daemon, prefix: str) -> None:
     started(worker, LOSING, BRICKD_SERVICE="api")
     started(worker, BRICKD_SERVICE="batch").kill()

@@ -19,6 +19,7 @@ from brickd.shm.sampling import DEFAULT, rate_of
 pytestmark = pytest.mark.interpreter
 BARE = getattr(sys, "_base_executable", sys.executable)  # the path of a Python without brick_agent
 BY = {"brickd": [*BRICKD, "run"], "brick_agent": [sys.executable, "-P", "-m", "brick_agent"]}
+EITHER = ["brickd", pytest.param("brick_agent", marks=pytest.mark.ci)]
 
 
 def run(*command: str, by: str = "brickd", **environment: str) -> subprocess.CompletedProcess[str]:
@@ -27,20 +28,20 @@ def run(*command: str, by: str = "brickd", **environment: str) -> subprocess.Com
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("by", EITHER)
 def test_run_exits_as_its_command_does(by: str) -> None:
     for script, ends in (("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -TERM $$", -signal.SIGTERM)):
         assert run("sh", "-c", script, by=by).returncode == ends
 
 
-@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("by", EITHER)
 def test_run_replaces_its_process_by_the_command(by: str) -> None:
     process = subprocess.Popen([*BY[by], "--", "sh", "-c", "echo $$"], stdout=subprocess.PIPE, text=True)
     reported, _ = process.communicate(timeout=60)
     assert int(reported) == process.pid
 
 
-@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("by", EITHER)
 def test_a_command_inherits_its_ignored_and_blocked_signals(by: str) -> None:
     """Python itself ignores SIGPIPE."""
     command = ("grep", "-E", "Sig(Ign|Blk)", "/proc/self/status")
@@ -48,7 +49,7 @@ def test_a_command_inherits_its_ignored_and_blocked_signals(by: str) -> None:
     assert run(*command, by=by).stdout == plain
 
 
-@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("by", EITHER)
 def test_a_command_inherits_its_environment_plus_our_variables(by: str) -> None:
     """In the locale C, Python adds a variable of its own."""
     given = {"PATH": os.environ["PATH"], "HOME": "/"}
@@ -59,7 +60,7 @@ def test_a_command_inherits_its_environment_plus_our_variables(by: str) -> None:
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("by", EITHER)
 def test_a_command_that_cannot_be_started_is_reported(by: str, tmp_path: Path) -> None:
     plain, moved = tmp_path / "plain", tmp_path / "moved"
     plain.write_text("nothing")
@@ -76,13 +77,13 @@ def test_a_command_that_cannot_be_started_is_reported(by: str, tmp_path: Path) -
         assert ended.stderr.endswith(f"{command}: {why}\n")
 
 
-@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("by", EITHER)
 def test_run_without_a_command_is_a_usage_error(by: str) -> None:
     ended = run(by=by)
     assert (ended.returncode, ended.stdout) == (2, "")
 
 
-@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("by", EITHER)
 def test_a_misspelled_option_is_not_taken_for_a_command(by: str) -> None:
     begun = [*BY[by], "--servce", "api", "--", "echo", "begun"]
     ended = subprocess.run(begun, capture_output=True, text=True, timeout=60, check=False)
@@ -90,7 +91,7 @@ def test_a_misspelled_option_is_not_taken_for_a_command(by: str) -> None:
     assert "--servce" in ended.stderr
 
 
-@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("by", EITHER)
 def test_an_invalid_rate_is_refused_before_the_command_starts(by: str) -> None:
     """A worker with an invalid rate would record nothing."""
     begun = [*BY[by], "--fingerprints", "1/0", "--", "echo", "begun"]
@@ -115,7 +116,16 @@ def test_a_command_starts_with_the_configured_rates(words: str) -> None:
 SEEN = "import sys, os; print([p for p in sys.path if 'launch' in p], 'brick_agent' in sys.modules)"
 
 
-@pytest.mark.parametrize("path", [None, "", ":", "/a", "/a:", ":/a", "/a b::/c/../c", launch.SITE + "x"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        None,
+        *(
+            pytest.param(each, marks=pytest.mark.ci)
+            for each in ("", ":", "/a", "/a:", ":/a", "/a b::/c/../c", launch.SITE + "x")
+        ),
+    ],
+)
 def test_run_does_not_change_sys_path(path: str | None) -> None:
     given = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     given |= {} if path is None else {"PYTHONPATH": path}
@@ -127,20 +137,24 @@ def test_run_does_not_change_sys_path(path: str | None) -> None:
     assert begun == plain != ""
 
 
+@pytest.mark.ci
 def test_every_process_of_a_family_imports_brick_agent() -> None:
     source = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SEEN!r}]); {SEEN}"
     assert run(sys.executable, "-c", source).stdout == "[] True\n" * 2
 
 
+@pytest.mark.ci
 def test_without_brickd_in_the_environment_nothing_of_ours_is_imported() -> None:
     assert run("env", "-u", "BRICKD", sys.executable, "-c", SEEN).stdout == "[] False\n"
 
 
+@pytest.mark.ci
 def test_a_host_with_brickd_0_imports_nothing_of_ours() -> None:
     assert run("env", "BRICKD=0", sys.executable, "-c", SEEN).stdout == "[] False\n"
 
 
-@pytest.mark.parametrize("by", BY)
+@pytest.mark.ci
+@pytest.mark.parametrize("by", EITHER)
 def test_a_command_below_brickd_0_starts_unchanged(by: str) -> None:
     asked = "import os; print(*sorted(os.environ))"
     plain = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, timeout=60, check=True,
@@ -157,7 +171,8 @@ def lines_at_end(source: str, **environment: str) -> list[str]:
     return ended.stderr.splitlines()
 
 
-@pytest.mark.parametrize("by", BY)
+@pytest.mark.ci
+@pytest.mark.parametrize("by", EITHER)
 def test_a_program_that_recorded_nothing_prints_one_line_at_its_end(by: str) -> None:
     ended = run(sys.executable, "-c", "import os, sys; print(os.getpid(), file=sys.stderr)", by=by)
     pid, line = ended.stderr.splitlines()
@@ -167,6 +182,7 @@ def test_a_program_that_recorded_nothing_prints_one_line_at_its_end(by: str) -> 
     )
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("prefix")
 @pytest.mark.parametrize("call", ["init()", "brick('a')", "BrickProfiler().start('a')", "shutdown()"])
 def test_a_program_that_only_opened_its_segment_prints_one_line_at_its_end(call: str) -> None:
@@ -189,6 +205,7 @@ RECORDS = [
 ]
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("prefix")
 @pytest.mark.parametrize("then", ["", "brick_agent.shutdown()"])
 @pytest.mark.parametrize("record", RECORDS)
@@ -231,6 +248,7 @@ def test_a_program_whose_workers_recorded_something_prints_nothing_at_its_end(tm
         assert (ended.returncode, len(ended.stderr.splitlines())) == (0, lines), ended.stderr
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "source",
     [
@@ -252,6 +270,7 @@ def test_a_program_whose_children_recorded_nothing_prints_one_line_at_its_end(so
     )
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "source",
     [
@@ -265,6 +284,7 @@ def test_a_program_that_cannot_be_certain_prints_nothing_at_its_end(source: str)
     assert lines_at_end(source) == []
 
 
+@pytest.mark.ci
 def test_a_program_that_replaces_itself_prints_one_line_at_its_end() -> None:
     (line,) = lines_at_end("import os, sys; os.execv(sys.executable, [sys.executable, '-c', 'import os'])")
     assert ": it did not import torch, but" in line
@@ -280,6 +300,7 @@ def in_script(folder: Path, text: str, program: str = "") -> list[str]:
     return [*ended.stdout.splitlines(), *ended.stderr.splitlines()]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "text",
     ["$PYTHON serve.py; true", "$PYTHON serve.py 2>&1 | cat", "$PYTHON serve.py 2>log; cat log"],
@@ -291,6 +312,7 @@ def test_a_program_in_a_start_script_prints_one_line_at_its_end(tmp_path: Path, 
     assert line.split(": ")[1].endswith(" (serve.py)")
 
 
+@pytest.mark.ci
 def test_a_program_that_replaces_its_start_script_is_named_by_its_process_alone(tmp_path: Path) -> None:
     (line,) = in_script(tmp_path, "exec $PYTHON serve.py")
     assert line.startswith("brickd run: nothing was recorded in process ")
@@ -336,6 +358,7 @@ def test_each_process_names_unsupported_model_libraries_at_its_end(tmp_path: Pat
     )
 
 
+@pytest.mark.ci
 def test_a_program_without_stderr_ends_normally() -> None:
     assert run("sh", "-c", f"exec {shlex.quote(sys.executable)} -c 'print(1)' 2>&-").stdout == "1\n"
 
@@ -356,9 +379,14 @@ def test_nested_runs_install_one_hook(outer: str, inner: str) -> None:
     ("own", "text"),
     [
         ("print('its own')", "its own\n"),
-        ("import sys; sys.own = 1", ""),
-        ("raise ValueError('broken')", ""),
-        ("import nothing_of_this_name", ""),
+        *(
+            pytest.param(*each, marks=pytest.mark.ci)
+            for each in (
+                ("import sys; sys.own = 1", ""),
+                ("raise ValueError('broken')", ""),
+                ("import nothing_of_this_name", ""),
+            )
+        ),
     ],
 )
 def test_the_sitecustomize_of_the_host_still_runs(tmp_path: Path, own: str, text: str) -> None:
@@ -459,6 +487,7 @@ def test_an_interpreter_that_ignores_pythonpath_is_reported(options: tuple[str, 
     assert (why is None) == (letter == "")
 
 
+@pytest.mark.ci
 def test_a_script_with_an_interpreter_that_ignores_pythonpath_is_reported(tmp_path: Path) -> None:
     script = tmp_path / "serve"
     script.write_text(f"#!{sys.executable} -IS\nprint(1)\n")

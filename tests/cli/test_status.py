@@ -103,6 +103,7 @@ def test_status_can_be_limited_to_workers_or_services(worker: Start) -> None:
     assert [each["name"] for each in status("api/1", "batch")["workers"]] == ["api/1", "batch/0"]
 
 
+@pytest.mark.ci
 def test_declared_indexes_are_kept_and_others_fill_the_gaps(worker: Start) -> None:
     started(worker, BRICKD_SERVICE="api", BRICKD_WORKER="0")
     started(worker, BRICKD_SERVICE="api")
@@ -212,6 +213,7 @@ def test_status_and_inspect_use_the_singular_for_one_span(worker: Start) -> None
     assert "  1 lane, " in brickd("inspect").stdout
 
 
+@pytest.mark.ci
 def test_the_screen_has_at_most_24_lines_and_80_columns(worker: Start, prefix: str) -> None:
     program = """
     for number in range(40):
@@ -230,6 +232,7 @@ def test_the_screen_has_at_most_24_lines_and_80_columns(worker: Start, prefix: s
     assert lines[-1].endswith(" more bricks: brickd bricks")
 
 
+@pytest.mark.ci
 def test_a_narrow_screen_keeps_the_names_of_services_and_the_verdict(worker: Start) -> None:
     for service in ("a long service", "b long service"):
         started(worker, BRICKD_SERVICE=service)
@@ -355,6 +358,7 @@ def test_losses_are_problems_with_a_fix(worker: Start) -> None:
     assert "BRICKD_NAMES" in texts
 
 
+@pytest.mark.ci
 def test_what_was_lost_is_named_and_summed_the_same_everywhere(worker: Start) -> None:
     started(worker, LOSING, BRICKD_SERVICE="api")
     started(worker, "with brick.span('a'): pass\npause()", BRICKD_SERVICE="api")

@@ -59,6 +59,7 @@ def analyze(tmp_path: Path) -> Callable[..., str]:
     return run
 
 
+@pytest.mark.ci
 @needs("systemd-analyze")
 @pytest.mark.parametrize(("unit", "manager"), [(SERVICE, "--system"), (USER_SERVICE, "--user")])
 def test_systemd_analyze_accepts_the_units(analyze: Callable[..., str], unit: Path, manager: str) -> None:
@@ -75,6 +76,7 @@ def test_the_exposure_level_of_the_service_is_low(analyze: Callable[..., str], d
     assert float(answer[1]) <= MOST_EXPOSED, f"{answer[1]} seen, {MOST_EXPOSED} wanted:\n{reported}"
 
 
+@pytest.mark.ci
 @needs("systemd-analyze")
 @pytest.mark.parametrize(("drop_in", "opens"), [(NOTIFY_URL, {"RestrictAddressFamilies_AF_NETLINK"}), (HTTP, set())])
 def test_a_drop_in_opens_only_the_network(analyze: Callable[..., str], drop_in: Path, opens: set[str]) -> None:
@@ -135,6 +137,7 @@ def test_systemd_does_not_remove_segments_by_age(tmp_path: Path) -> None:
 _RUN = 'mount -t tmpfs none /run && install -d -o "${1%:*}" "${1#*:}" && shift && exec "$@"'
 
 
+@pytest.mark.ci
 @needs_namespaces
 @pytest.mark.parametrize(
     ("made", "session", "place"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from conftest import SHM, readings
 from faults import Start
 from serving import Daemon, still
@@ -80,6 +81,7 @@ def test_dead_workers_and_quarantined_files_have_rows(worker: Start, prefix: str
     assert [row["state"] for row in sheet("workers")] == [each["state"] for each in answer["workers"]]
 
 
+@pytest.mark.ci
 def test_a_few_invalid_files_are_listed_and_all_are_counted(worker: Start, daemon: Daemon, prefix: str) -> None:
     started(worker, ONE, BRICKD_SERVICE="api")
     for number in range(LISTED_MAX + 6):

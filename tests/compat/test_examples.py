@@ -32,6 +32,7 @@ def test_docs_porting_shows_each_example() -> None:
     assert sorted(SHOWN) == EXAMPLES == ["graph.py", "profiler.py", "tiles.py", "traces.py"]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_prints_what_docs_porting_shows_without_a_mistake(prefix: str, name: str) -> None:
     assert printed(ROOT / "agent" / "examples" / name).splitlines() == SHOWN[name].splitlines()
@@ -77,6 +78,7 @@ def test_the_tree_and_critical_path_of_the_example_match_the_book() -> None:
     assert shown == f"{TWO}\n{CRITICAL}"
 
 
+@pytest.mark.ci
 def test_the_program_in_docs_porting_writes_the_tree_shown_there(prefix: str, tmp_path: Path) -> None:
     imports = next(block.text for block in blocks(PAGE) if block.language == "python")
     graph = blocks(PAGE.partition("\n## The graph: ")[2])

@@ -61,7 +61,7 @@ def reported(worker: Start, program: str) -> Any:
     return answer
 
 
-@pytest.mark.parametrize(("layers", "tree"), [(1, ONE), (2, TWO)])
+@pytest.mark.parametrize(("layers", "tree"), [(1, ONE), pytest.param(2, TWO, marks=pytest.mark.ci)])
 @pytest.mark.parametrize("enabled", [True, False])
 def test_the_books_program_writes_the_books_tree(worker: Start, layers: int, tree: str, enabled: bool) -> None:
     enable = "p.enable()\n" if enabled else ""
@@ -273,7 +273,9 @@ p.graph_add_dependency("forward", "drawn")
 """
 
 
-@pytest.mark.parametrize("program", [FORWARD + "forward(2)", PARALLEL, MIXED])
+@pytest.mark.parametrize(
+    "program", [FORWARD + "forward(2)", *(pytest.param(each, marks=pytest.mark.ci) for each in (PARALLEL, MIXED))]
+)
 def test_brickd_shows_the_same_nodes_and_critical_path(worker: Start, program: str) -> None:
     report = """
 report([p.execution_graph().nodes, p.critical_path(), list(p.compute_slack().items())])

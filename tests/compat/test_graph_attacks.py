@@ -188,6 +188,7 @@ pause()
     process.go()
 
 
+@pytest.mark.ci
 def test_times_that_readers_refuse_are_not_recorded(worker: Start, prefix: str) -> None:
     process = worker(BEGIN + "for _ in range(16_386): p.graph_record_brick('x', 2**48)\npause()\n")
     process.paused()
@@ -216,6 +217,7 @@ pause()
     process.go()
 
 
+@pytest.mark.ci
 def test_the_plain_tree_of_a_deep_chain_is_short() -> None:
     node: dict[str, Any] = {"kind": "brick", "total_ns": None, "elements": 0, "count": 1, "definitions": []}
     node |= dict.fromkeys(("kernel", "transfer", "task", "stated"))

@@ -242,6 +242,7 @@ report([first, max(instructions(pair(f"b{n}")) for n in range(1997, 2000))])
     assert last < first + 600, "neither Python nor C searches 2,000 names"
 
 
+@pytest.mark.ci
 def test_f107_concurrent_threads_lose_no_time(worker: Start, prefix: str) -> None:
     found = report_of(
         worker,
@@ -366,6 +367,7 @@ pause()
     assert process.end() == 0
 
 
+@pytest.mark.ci
 def test_statistics_read_during_recording_are_consistent(
     worker: Start, prefix: str, compiled: Callable[..., Path]
 ) -> None:
@@ -722,6 +724,7 @@ report([p.to_json(), p.summary(), p.brick_names()])
     assert len(summary.split("\n\n")[1].splitlines()) == len(names) + 1
 
 
+@pytest.mark.ci
 def test_a_report_survives_a_signal_handler_that_records(worker: Start, prefix: str) -> None:
     count, names = report_of(
         worker,
@@ -748,6 +751,7 @@ report([n, p.brick_names()])
     assert "after" in names
 
 
+@pytest.mark.ci
 def test_importing_the_agent_does_not_load_the_profiler(worker: Start, prefix: str) -> None:
     process = worker(
         """

@@ -262,6 +262,7 @@ p.stop(Loud())
     assert len(line) < 300
 
 
+@pytest.mark.ci
 def test_the_profilers_base_class_cannot_be_used_alone(worker: Start) -> None:
     process = worker(
         """

@@ -213,6 +213,7 @@ pause()
     assert process.end() == 0
 
 
+@pytest.mark.ci
 def test_a_possible_start_is_recorded_exactly_and_an_impossible_one_as_now(
     compiled: Callable[..., Path], prefix: str
 ) -> None:

@@ -98,6 +98,7 @@ report([t.input_checksum, t.output_checksum, sys.getrefcount(x) - before])
     assert found == [print_of([1, 2, 3]).checksum, print_of([7, 2, 3]).checksum, 0]
 
 
+@pytest.mark.ci
 def test_rows_beyond_valid_are_in_no_fingerprint(worker: Start) -> None:
     found, _ = report_of(
         worker,
@@ -292,6 +293,7 @@ def test_clear_removes_everything_but_the_id() -> None:
     assert run.to_json() == brick.TraceRun("new").to_json()
 
 
+@pytest.mark.ci
 def test_concurrent_threads_lose_no_trace(worker: Start) -> None:
     found, _ = report_of(
         worker,
@@ -329,6 +331,7 @@ report([os.read(read, 9).decode(), len(run.traces)])
     assert found == ["2", 1]
 
 
+@pytest.mark.ci
 def test_importing_the_agent_does_not_load_traces(worker: Start, prefix: str) -> None:
     found, _ = report_of(
         worker,

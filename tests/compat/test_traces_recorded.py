@@ -56,6 +56,7 @@ def done(worker: Start, number: int, bad: float = 0) -> brick.TraceRun:
     return run_of(process)
 
 
+@pytest.mark.ci
 def test_brickd_diff_finds_the_divergence_that_the_runs_find(worker: Start) -> None:
     base, new = (done(worker, number, 0.5 * number) for number in range(2))
     report = new.compare(base)
@@ -80,6 +81,7 @@ def test_brickd_diff_finds_the_divergence_that_the_runs_find(worker: Start) -> N
     assert report.divergences[1].born is first
 
 
+@pytest.mark.ci
 def test_the_majority_of_three_workers_names_the_outlier(worker: Start) -> None:
     runs = [done(worker, number, 0.5 * (number == 1)) for number in range(3)]
     assert brickd.diff("api").outlier == "api/1"
@@ -106,6 +108,7 @@ def test_recordings_of_different_backends_and_clocks_are_compared_as_runs_are(wo
     assert "(cuda 0, on cuda)" in report.diagnosis
 
 
+@pytest.mark.ci
 def test_the_example_of_the_documentation_runs(worker: Start, prefix: str) -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     found = [block.text for page in pages for block in blocks(page.read_text()) if block.text.startswith("trace = ")]
@@ -166,7 +169,9 @@ reported = [[each.output_checksum is not None, len(each.inputs)] for each in run
     assert of == [(("there", -1, False), 0), (("mixed", -1, False), 0), (("mixed", 1, False), 2)]
 
 
-@pytest.mark.parametrize(("environment", "seen"), [({}, 0), ({"BRICKD_SENSITIVE": "1"}, 1)])
+@pytest.mark.parametrize(
+    ("environment", "seen"), [({}, 0), pytest.param({"BRICKD_SENSITIVE": "1"}, 1, marks=pytest.mark.ci)]
+)
 def test_a_sensitive_kernel_is_in_the_run_and_not_in_the_segment(
     worker: Start, prefix: str, environment: dict[str, str], seen: int
 ) -> None:
@@ -195,6 +200,7 @@ report([run.compare(run).verdict, run.traces[0].output_checksum])
     assert process.end() == 0
 
 
+@pytest.mark.ci
 def test_a_full_ring_does_not_affect_the_run(worker: Start, prefix: str) -> None:
     source = """
 run = brick.TraceRun("r")

@@ -65,6 +65,7 @@ FIELDS = ("kernel", "layer", "position", "backend", "key", "inputs", "output", "
           "refused", "input_checksum", "output_checksum", "fnv1a", "time_us")  # fmt: skip
 
 
+@pytest.mark.ci
 @given(st.lists(traces(), max_size=4), TEXTS)
 def test_a_run_survives_encoding_and_decoding(many: list[brick.KernelTrace], run_id: str) -> None:
     run = brick.TraceRun(run_id)

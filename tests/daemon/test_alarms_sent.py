@@ -252,6 +252,7 @@ def test_a_delivery_tries_every_address_and_fails_for_a_host_without_addresses()
     assert message == ("no answer: its name has no address", True)
 
 
+@pytest.mark.ci
 def test_https_needs_a_trusted_certificate_for_the_right_host(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -268,6 +269,7 @@ def test_https_needs_a_trusted_certificate_for_the_right_host(
         assert len(one.got) == 1
 
 
+@pytest.mark.ci
 def test_a_stalled_tls_handshake_ends_at_the_time_limit_or_when_closed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"https://127.0.0.1:{silent.getsockname()[1]}/"
@@ -559,6 +561,7 @@ def test_a_daemon_sends_a_problem_once_and_survives_failing_targets(worker: Star
     assert process.process.poll() is None
 
 
+@pytest.mark.ci
 def test_a_test_message_needs_a_target_and_wrong_options_prevent_the_start(prefix: str, tmp_path: Path) -> None:
     with running():
         ended = brickd("notify", "test")

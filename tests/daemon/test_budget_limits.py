@@ -192,6 +192,7 @@ def test_deferred_work_waits_for_a_tick_that_reads_its_segment(prefix: str, monk
 # ---- dead segments
 
 
+@pytest.mark.ci
 def test_a_dead_segment_with_endless_rings_is_quarantined_and_its_records_count(
     prefix: str, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,6 +77,7 @@ def test_a_memory_survives_encoding_and_decoding(kept: Reading) -> None:
     assert after.known["ab" * 16].deferred.counts == before.known["ab" * 16].deferred.counts
 
 
+@pytest.mark.ci
 def test_every_changed_byte_is_detected(kept: Reading) -> None:
     content = checkpoint.encode(memory(kept))
     for place in range(len(content)):
@@ -86,6 +87,7 @@ def test_every_changed_byte_is_detected(kept: Reading) -> None:
             checkpoint.decode(bytes(damaged))
 
 
+@pytest.mark.ci
 def test_a_checkpoint_truncated_anywhere_is_refused(kept: Reading) -> None:
     content = checkpoint.encode(memory(kept))
     for length in range(len(content)):

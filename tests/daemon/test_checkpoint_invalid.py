@@ -481,6 +481,7 @@ def test_every_bad_value_in_every_place_is_refused_or_harmless(
 WORDS = (0, 1, 12, 127, 2**31, 2**32 - 1, 2**52, 2**63, 2**64 - 1)
 
 
+@pytest.mark.ci
 @given(st.integers(0, 2**32))
 def test_a_checkpoint_of_a_corrupt_segment_can_be_decoded(dead: Dead, seed: int) -> None:
     chance, image = random.Random(seed), bytearray(dead.image)
@@ -528,6 +529,7 @@ SPOILED: dict[str, tuple[tuple[Any, ...], Any]] = {
 }
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "what", ["NaN", *(pytest.param(what, marks=pytest.mark.ci) for what in SPOILED if what != "NaN")]
 )

@@ -41,6 +41,7 @@ def bricks(document: dict[str, Any]) -> dict[tuple[str, bool], int]:
     return {(each["name"], each["bounded"]): each["count"] for each in document["bricks"]}
 
 
+@pytest.mark.ci
 @pytest.mark.interpreter
 def test_an_ended_worker_is_retained_and_its_segment_removed(worker: Start, prefix: str) -> None:
     with running() as daemon:
@@ -75,6 +76,7 @@ def test_deferred_work_is_computed_while_its_worker_runs(worker: Start, prefix: 
         assert brick["latency_to_sync_max_ns"] >= brick["max_ns"]
 
 
+@pytest.mark.ci
 def test_a_second_daemon_names_the_running_one(prefix: str, tmp_path: Path, worker: Start) -> None:
     worker(WORK).paused()
     with running() as first:
@@ -109,6 +111,7 @@ def test_a_daemon_restores_the_state_of_its_killed_predecessor(worker: Start, pr
     assert left.returncode == 0
 
 
+@pytest.mark.ci
 def test_the_numbers_are_the_same_with_and_without_a_daemon(worker: Start, prefix: str) -> None:
     worker(WORK, BRICKD_SERVICE="api").paused()
     ended = worker(WORK, BRICKD_SERVICE="api")
@@ -160,6 +163,7 @@ def nearly(value: Any, key: str = "") -> Any:
     return pytest.approx(value, rel=1e-6, abs=1) if key.endswith("_ns") and isinstance(value, int) else value
 
 
+@pytest.mark.ci
 def test_a_file_that_is_still_being_created_is_no_problem(worker: Start, prefix: str) -> None:
     with running() as daemon:
         empty = SHM / f"{prefix}born"
@@ -180,6 +184,7 @@ def test_an_impossible_runtime_directory_is_refused_with_the_variable_to_set(pre
     assert "set BRICKD_RUNTIME_DIR" in refused(BRICKD_RUNTIME_DIR="/proc/brickd")
 
 
+@pytest.mark.ci
 def test_a_damaged_checkpoint_is_moved_aside_and_reported(worker: Start, prefix: str) -> None:
     worker(WORK).paused()
     runtime().checkpoint.write_bytes(b"brickd checkpoint 1 5 00000000\n{}")
@@ -212,7 +217,9 @@ def _unreadable(path: Path) -> str:
     return "cannot be read: Is a directory: "
 
 
-@pytest.mark.parametrize("make", [_foreign, _later, _unreadable])
+@pytest.mark.parametrize(
+    "make", [_foreign, *(pytest.param(each, marks=pytest.mark.ci) for each in (_later, _unreadable))]
+)
 def test_an_unusable_checkpoint_is_kept_and_the_message_moves_it_aside(
     make: Callable[[Path], str],
 ) -> None:
@@ -265,6 +272,7 @@ def test_an_unknown_group_is_refused(prefix: str) -> None:
     assert "'no-such-group'" in refused(BRICKD_GROUP="no-such-group")
 
 
+@pytest.mark.ci
 def test_up_returns_when_the_daemon_answers_and_down_when_it_has_ended(prefix: str) -> None:
     runtime().log.write_text("old\n")
     os.truncate(runtime().log, MOST_BYTES + 1)
@@ -379,6 +387,7 @@ def test_doctor_distinguishes_a_killed_daemon_from_none(prefix: str) -> None:
     assert findings()["daemon"] == f"no process listens at {runtime().socket}: its daemon was killed"
 
 
+@pytest.mark.ci
 def test_inspect_shows_spans_that_the_daemon_drained(worker: Start, prefix: str) -> None:
     one = worker(
         """

@@ -212,6 +212,7 @@ CORRUPT: dict[str, tuple[Callable[[], bytes], str]] = {
 }
 
 
+@pytest.mark.ci
 def test_a_corrupt_segment_is_quarantined_with_its_reason(shared: Shared) -> None:
     before = shared.newest()
     files = {kind: shared.put(kind, make()) for kind, (make, _) in CORRUPT.items()}
@@ -254,7 +255,13 @@ def truncate_wholly(fd: int) -> None:
 
 @pytest.mark.parametrize(
     ("change", "why"),
-    [(jump, "jumped"), (go_back, "moved back"), (truncate, "truncated"), (truncate_wholly, "truncated")],
+    [
+        (jump, "jumped"),
+        *(
+            pytest.param(*each, marks=pytest.mark.ci)
+            for each in ((go_back, "moved back"), (truncate, "truncated"), (truncate_wholly, "truncated"))
+        ),
+    ],
 )
 def test_a_segment_that_becomes_corrupt_while_drained_is_quarantined(
     shared: Shared, change: Callable[[int], None], why: str
@@ -271,6 +278,7 @@ def test_a_segment_that_becomes_corrupt_while_drained_is_quarantined(
         shared.goes_on()
 
 
+@pytest.mark.ci
 def test_deferred_work_with_impossible_numbers_is_counted_and_causes_no_defect(shared: Shared) -> None:
     before, amounts = shared.newest(), (0, 1, 2**48, 2**63 - 1, 2**63, U64)
     page = bytearray(forge.empty(lanes=1, paths=64, event_slots=4096, span_slots=16))
@@ -304,6 +312,7 @@ def test_deferred_work_with_impossible_numbers_is_counted_and_causes_no_defect(s
         assert not {"defect", "quarantined"} & {each["kind"] for each in shared.events(before)}
 
 
+@pytest.mark.ci
 def test_a_header_that_changes_while_drained_changes_nothing(shared: Shared) -> None:
     before = shared.newest()
     file = shared.put("header", bytes(image(service=b"before")))
@@ -315,6 +324,7 @@ def test_a_header_that_changes_while_drained_changes_nothing(shared: Shared) -> 
         assert "quarantined" not in {each["kind"] for each in shared.events(before)}
 
 
+@pytest.mark.ci
 def test_a_copy_of_a_segment_is_quarantined_and_counted_once(shared: Shared) -> None:
     before = shared.newest()
     for of in shared.files:
@@ -327,6 +337,7 @@ def test_a_copy_of_a_segment_is_quarantined_and_counted_once(shared: Shared) -> 
 # ---- files that are not segments
 
 
+@pytest.mark.ci
 def test_anything_but_a_regular_file_is_quarantined_without_blocking(shared: Shared) -> None:
     before, draft = shared.newest(), SHM / f".{shared.prefix}draft"
     draft.write_bytes(bytes(image()))
@@ -361,6 +372,7 @@ def test_a_hard_link_to_a_drained_segment_changes_nothing(shared: Shared) -> Non
         assert segment.consumer() == shared.daemon.pid
 
 
+@pytest.mark.ci
 def test_a_renamed_segment_is_drained_under_its_new_name(shared: Shared) -> None:
     first, second = shared.files
     before, new = shared.newest(), f"{shared.prefix}renamed"

@@ -50,6 +50,7 @@ def late(worker: Start) -> Worker:
     return early
 
 
+@pytest.mark.ci
 def test_a_window_starts_at_the_daemons_first_pass(worker: Start) -> None:
     process = late(worker)
     with running() as daemon:
@@ -67,6 +68,7 @@ def test_a_window_starts_at_the_daemons_first_pass(worker: Start) -> None:
         assert counts(asked("status", "--over", "start")) == {"early": 30, "late": 10}
 
 
+@pytest.mark.ci
 def test_rates_are_per_second_of_the_window(worker: Start) -> None:
     process = late(worker)
     with running():
@@ -132,6 +134,7 @@ def test_a_window_cannot_be_sorted_by_the_longest_span(worker: Start) -> None:
     assert "use sort=p99, or over=start" in refused.stderr
 
 
+@pytest.mark.ci
 def test_the_daemon_shows_the_memory_of_each_worker(worker: Start, prefix: str) -> None:
     process = late(worker)
     with running():
@@ -173,6 +176,7 @@ def test_a_worker_first_read_after_its_death_is_in_no_window(worker: Start, pref
         assert here.window() == {"late": 10}
 
 
+@pytest.mark.ci
 def test_merging_and_forgetting_dead_workers_removes_nothing_from_a_window(
     worker: Start, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +208,7 @@ def test_merging_and_forgetting_dead_workers_removes_nothing_from_a_window(
         assert here.window() == {"late": 30}, "forgotten totals do not come back when dead workers are merged"
 
 
+@pytest.mark.ci
 def test_a_recorded_window_is_unchanged_after_its_dead_workers_are_forgotten(
     worker: Start, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

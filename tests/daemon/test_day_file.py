@@ -39,6 +39,7 @@ def fill(file: DayFile, tier: int, count: int, length_ns: int = 10 * SECOND) -> 
 # ---- the file
 
 
+@pytest.mark.ci
 def test_each_tier_keeps_its_newest_slots_and_the_file_never_grows_beyond_its_cells(path: Path) -> None:
     file = DayFile(path)
     for tier, cells in enumerate(CELLS):
@@ -224,6 +225,7 @@ def keeper(path: Path) -> Iterator[Keeper]:
     made.keeper.end()
 
 
+@pytest.mark.ci
 def test_each_snapshot_ends_a_slot_and_every_five_minutes_a_long_one(keeper: Keeper) -> None:
     keeper.run(1 + 2 * 30 + 5)
     short, long = keeper.file.places
@@ -281,6 +283,7 @@ def test_a_time_of_day_is_answered_by_the_slot_that_contains_it(keeper: Keeper) 
         assert (found.began_ns - LATER, found.ended_ns - LATER) == ((at_s - 5) * SECOND, (at_s + 5) * SECOND)
 
 
+@pytest.mark.ci
 def test_a_time_shorter_than_a_slot_is_answered_by_the_slot_around_its_middle(keeper: Keeper) -> None:
     keeper.run(1 + 13 * 30)
     assert keeper.spans(3_001, 3_003) == 1
@@ -295,6 +298,7 @@ def test_a_time_after_the_last_slot_is_answered_only_while_the_next_slot_is_not_
         assert [len(keeper.file.around(tier, LATER + at * SECOND)) for at in (309, 310, 319, 320)] == [1, 1, 1, 0]
 
 
+@pytest.mark.ci
 def test_after_a_killed_daemon_the_next_one_continues_the_long_slot(keeper: Keeper) -> None:
     keeper.run(1 + 20)
     keeper.file.close()  # as if it was killed: nothing else is saved
@@ -358,6 +362,7 @@ def test_a_time_that_short_slots_reach_is_not_answered_by_a_long_one(keeper: Kee
     assert keeper.spans(10, 170) == 16
 
 
+@pytest.mark.ci
 def test_a_long_slot_and_the_short_ones_in_it_count_once(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     monkeypatch.setattr(day_file, "CELLS", (45, 8))
     keeper = Keeper(path)

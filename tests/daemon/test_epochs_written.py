@@ -97,6 +97,7 @@ def collecting(prefix: str, epochs: Epochs) -> Iterator[Callable[[], None]]:
         loop.end(next(ticks) * SECOND)
 
 
+@pytest.mark.ci
 def test_a_prompt_repeated_in_each_epoch_is_sampled_in_both_workers_at_once(worker: Start, prefix: str) -> None:
     one, two = (Server(worker, number, "1/16") for number in range(2))
     clock = Clock()
@@ -181,6 +182,7 @@ def test_a_worker_that_samples_by_step_alone_gets_no_epoch(prefix: str, minor: s
         assert segment.control()["epoch"] == 0
 
 
+@pytest.mark.ci
 def test_an_epoch_outlives_a_killed_daemon_and_ends_with_its_successor(worker: Start, prefix: str) -> None:
     one = Server(worker, 0, "1/16")
     before = time.time_ns() // EPOCH_NS

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from checked_record import CheckedRecord
 from comparable_workers import MLP, NAMES, OFF, off
 
@@ -71,6 +72,7 @@ def repeated(*outputs: int, position: Sequence[int] = (), flags: int = STEP) -> 
     ]
 
 
+@pytest.mark.ci
 def test_repeats_with_evicted_first_ones_are_not_paired_by_equal_counts() -> None:
     for found in compared_after_eviction(repeated(1, 2, 3, 4), repeated(1, 2, 3)):
         assert (found.diverged, found.not_comparable) == (0, {"repeats": 1})

@@ -105,6 +105,7 @@ def until_logged(daemon: Running, kind: str, times: int) -> None:
     daemon.once("/events", lambda answer: [each["kind"] for each in answer["events"]].count(kind) == times)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("asked", ["with a daemon", pytest.param("without a daemon", marks=pytest.mark.ci)])
 def test_prune_accepts_the_displayed_name_of_a_dead_worker(worker: Start, prefix: str, asked: str) -> None:
     with running() as daemon:

@@ -64,6 +64,7 @@ def test_a_group_may_enter_the_runtime_directory_but_not_list_it() -> None:
         assert (stat.S_IMODE(found.st_mode), found.st_gid) == (0o710, os.getegid())
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("prefix")
 @pytest.mark.parametrize("mode", [0o720, 0o702])
 def test_a_runtime_directory_writable_by_others_is_refused(mode: int) -> None:
@@ -71,6 +72,7 @@ def test_a_runtime_directory_writable_by_others_is_refused(mode: int) -> None:
     assert ["expected a directory that only user" in reported for reported in refused()] == [True] * 3
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("prefix")
 def test_a_group_without_the_user_is_refused_by_name_and_leaks_no_descriptor(
     nobody: list[str],
@@ -84,6 +86,7 @@ def test_a_group_without_the_user_is_refused_by_name_and_leaks_no_descriptor(
     )
 
 
+@pytest.mark.ci
 def test_a_removed_runtime_directory_is_taken_again(prefix: str) -> None:
     with Home(runtime()) as home:
         before = descriptors()
@@ -95,6 +98,7 @@ def test_a_removed_runtime_directory_is_taken_again(prefix: str) -> None:
         assert all(f"a daemon is already running in {runtime().directory}" in reported for reported in refused())
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("why", [errno.EIO, errno.ENOENT])
 def test_a_temporarily_invisible_runtime_directory_stays_locked(
     prefix: str, why: int, monkeypatch: pytest.MonkeyPatch

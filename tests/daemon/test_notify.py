@@ -125,6 +125,7 @@ def test_a_heartbeat_is_sent_only_while_the_loop_runs(tmp_path: Path) -> None:
 # ---- a daemon
 
 
+@pytest.mark.ci
 def test_a_daemon_reports_ready_heartbeat_and_stopping(prefix: str) -> None:
     address = f"{runtime().directory}/notify"
     with notify_socket(address) as manager, up(NOTIFY_SOCKET=address, WATCHDOG_USEC="40000") as daemon:

@@ -64,6 +64,7 @@ def foreign_copy(file: Path, name: str, **header: object) -> Path:
     return given_away(draft, file)
 
 
+@pytest.mark.ci
 def test_another_users_segment_with_a_workers_uuid_changes_nothing_for_it(worker: Start, prefix: str) -> None:
     started(worker, SPANS, BRICKD_SERVICE="api")
     victim = reading(prefix)
@@ -77,7 +78,7 @@ def test_another_users_segment_with_a_workers_uuid_changes_nothing_for_it(worker
         assert not [each for each in daemon.ask("/events")["events"] if each["kind"] == "quarantined"]
 
 
-@pytest.mark.parametrize("by_daemon", [False, True])
+@pytest.mark.parametrize("by_daemon", [False, pytest.param(True, marks=pytest.mark.ci)])
 def test_another_users_segment_has_no_name_and_no_vote(worker: Start, prefix: str, by_daemon: bool) -> None:
     started(worker, SPANS, BRICKD_SERVICE="good", BRICKD_WORKER="0")
     foreign_copy(SHM / f"{prefix}7", reading(prefix).file, uuid=os.urandom(16), index=7)
@@ -95,6 +96,7 @@ def test_another_users_segment_has_no_name_and_no_vote(worker: Start, prefix: st
             assert [each["worker"] for each in found] == ["good/0"]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("by_daemon", [False, True])
 def test_another_users_junk_changes_no_exit_code_and_no_output(worker: Start, prefix: str, by_daemon: bool) -> None:
     started(worker)
@@ -118,6 +120,7 @@ def test_another_users_junk_changes_no_exit_code_and_no_output(worker: Start, pr
         assert daemon.ask("/status")["problems"] == []
 
 
+@pytest.mark.ci
 def test_with_only_another_users_segments_every_verb_names_the_user_and_the_command(prefix: str) -> None:
     for number in range(3):
         foreign_file(SHM / f"{prefix}{number}", with_header(uid=4321, uuid=os.urandom(16)), uid=4321)
@@ -140,6 +143,7 @@ def test_with_only_another_users_segments_every_verb_names_the_user_and_the_comm
     assert "#4321 has 3" in finding["seen"]
 
 
+@pytest.mark.ci
 def test_doctor_reports_an_own_segment_that_a_group_may_read(worker: Start, prefix: str) -> None:
     started(worker)
     file = SHM / reading(prefix).file
@@ -168,6 +172,7 @@ def test_files_of_other_users_are_counted_by_owner_and_never_opened(prefix: str)
         open_file(f"{prefix}0")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("kind", "uid"), [("a file", STRANGER), ("a FIFO", STRANGER), ("a FIFO", 0)])
 def test_another_users_checkpoint_is_ignored(prefix: str, kind: str, uid: int) -> None:
     memory = Memory(prefix)

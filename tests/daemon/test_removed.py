@@ -115,6 +115,7 @@ def test_a_worker_drained_by_a_daemon_that_has_ended_keeps_its_segment(worker: S
     assert (reading(prefix).ended, exact(reading(prefix))) == (True, {"begun": 1, "summarized": 1})
 
 
+@pytest.mark.ci
 def test_workers_that_end_at_once_each_leave_a_complete_record(worker: Start, prefix: str) -> None:
     process = worker(
         """
@@ -196,6 +197,7 @@ def test_a_clean_end_does_not_wait_for_a_locked_file(worker: Start, prefix: str,
     assert len(records(prefix)) == 1 - left
 
 
+@pytest.mark.ci
 def test_a_child_forked_while_a_record_is_written_holds_no_lock(compiled: Compile, prefix: str) -> None:
     with native(program(compiled, "removed", *GREEDY), "7", "fork", "1") as process:
         process.paused()
@@ -344,6 +346,7 @@ def test_a_dead_segment_with_inconsistent_counters_stays(compiled: Compile, pref
     assert [each["begun"] for each in records(prefix)] == [30]
 
 
+@pytest.mark.ci
 def test_one_new_worker_removes_the_oldest_32_segments_and_the_next_continues(compiled: Compile, prefix: str) -> None:
     with dead(compiled, prefix, *range(1, 41)) as by_age:
         newcomer(compiled)
@@ -354,6 +357,7 @@ def test_one_new_worker_removes_the_oldest_32_segments_and_the_next_continues(co
     assert [each["begun"] for each in records(prefix)] == list(range(1, 41))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "step_ns",
     [pytest.param(10**9, id="in seconds", marks=pytest.mark.ci), pytest.param(10**6, id="in milliseconds")],
@@ -369,6 +373,7 @@ def test_the_oldest_segments_go_first_whatever_their_order_of_creation(
     assert [each["begun"] for each in records(prefix)] == list(range(40, 8, -1))
 
 
+@pytest.mark.ci
 def test_a_new_worker_examines_a_bounded_number_of_files(compiled: Compile, prefix: str) -> None:
     # the limit of two entries is used up by "." and ".."
     limited = program(compiled, "removed", *GREEDY, "-DBRICK_LOOKED_AT=2u")
@@ -393,6 +398,7 @@ def test_a_file_of_records_is_not_taken_for_a_segment(compiled: Compile, prefix:
 # ---- the memory that dead segments take
 
 
+@pytest.mark.ci
 @needs_namespaces
 def test_dead_segments_are_removed_while_they_exceed_an_eighth_of_free_space(worker: Start, prefix: str) -> None:
     process = worker(
@@ -417,6 +423,7 @@ report(looks)
     assert looks[-1][2] > 0
 
 
+@pytest.mark.ci
 @needs_namespaces
 def test_a_full_dev_shm_has_space_for_the_record_that_frees_some(worker: Start, prefix: str) -> None:
     process = worker(

@@ -57,7 +57,9 @@ def test_a_file_that_replaced_a_recorded_segment_is_kept(compiled: Compile, pref
     assert [each["begun"] for each in records(prefix)] == [10, 20]
 
 
-@pytest.mark.parametrize("how", ["replaced", "linked", "read by a daemon"])
+@pytest.mark.parametrize(
+    "how", ["replaced", *(pytest.param(each, marks=pytest.mark.ci) for each in ("linked", "read by a daemon"))]
+)
 def test_a_dead_segment_that_changed_since_it_was_examined_is_kept_unrecorded(
     compiled: Compile, prefix: str, how: str
 ) -> None:
@@ -141,7 +143,7 @@ def test_a_segment_that_this_process_has_open_stays(compiled: Compile, prefix: s
         assert find(prefix) == [file]
 
 
-@pytest.mark.parametrize(("times", "left"), [(64, 0), (65, 1)])
+@pytest.mark.parametrize(("times", "left"), [(64, 0), pytest.param(65, 1, marks=pytest.mark.ci)])
 def test_with_too_many_open_files_nothing_is_removed(compiled: Compile, prefix: str, times: int, left: int) -> None:
     with dead(compiled, prefix, 10):
         (SHM / f"other-{prefix}").touch(0o600)

@@ -94,6 +94,7 @@ def test_a_worker_that_was_shown_and_ended_cleanly_is_counted_as_removed(worker:
         assert "removed  200 spans of 1 worker, in no total\n" in screen
 
 
+@pytest.mark.ci
 def test_removed_workers_can_be_selected_by_service(worker: Start, prefix: str) -> None:
     for service in ("api", "batch"):
         process = started(worker, BRICKD_SERVICE=service)
@@ -123,6 +124,7 @@ def test_a_record_whose_segment_exists_adds_nothing(compiled: Compile, prefix: s
     assert spans_of(prefix) == (0, 5)
 
 
+@pytest.mark.ci
 def test_a_kill_during_a_removal_leaves_each_span_shown_or_removed(compiled: Compile, prefix: str) -> None:
     with dead(compiled, prefix, 10, 200, 3000):
         seen = [spans_of(prefix)]
@@ -242,6 +244,7 @@ def removed(uuid: str, counts: WorkerCounts, took: str = "") -> RemovedWorker:
     return RemovedWorker(uuid, took, "api", -1, "", _reader.REMOVED_ROOM, 0, 0, False, 1, counts)
 
 
+@pytest.mark.ci
 @given(
     st.lists(st.builds(removed, st.sampled_from(UUIDS), COUNTS), max_size=12),
     st.dictionaries(st.sampled_from(UUIDS), COUNTS),
@@ -270,6 +273,7 @@ def test_each_worker_counts_once_in_any_order_of_records(
     assert {uuid: n for uuid, n in shuffled.items() if n} == {uuid: c.spans for uuid, c in found.items() if c.spans}
 
 
+@pytest.mark.ci
 def test_a_recorded_worker_removes_its_segment_and_counts_as_removed(
     worker: Start, prefix: str, tmp_path: Path
 ) -> None:
@@ -351,6 +355,7 @@ def test_a_world_writable_record_file_is_ignored_and_doctor_reports_it(prefix: s
     assert finding.fix == fix.get(how, "rm -r -- ") + str(file_of(prefix))
 
 
+@pytest.mark.ci
 def test_doctor_distinguishes_a_usable_record_file_from_an_unusable_one(prefix: str) -> None:
     def seen() -> tuple[str, str, str | None]:
         finding = doctor.judge(doctor.observe(prefix))
@@ -367,6 +372,7 @@ def test_doctor_distinguishes_a_usable_record_file_from_an_unusable_one(prefix: 
     assert seen() == ("advice", "4,096 records, full", "brickd up -d")
 
 
+@pytest.mark.ci
 def test_doctor_checks_the_record_file(prefix: str) -> None:
     assert _reader.append_removed(prefix, record_of(bytes(16), 7))
     found = {each["name"]: each["seen"] for each in json.loads(brickd("doctor", "--json").stdout)["findings"]}

@@ -77,6 +77,7 @@ def test_a_forgotten_worker_stays_forgotten_while_its_segment_cannot_be_removed(
     loop.end(20 * SECOND)
 
 
+@pytest.mark.ci
 def test_a_dead_worker_with_an_irremovable_segment_counts_once_whatever_else_dies(
     prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

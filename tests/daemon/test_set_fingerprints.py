@@ -111,6 +111,7 @@ def filtered(daemon: Running, worker: str, site: int) -> None:
     daemon.once(f"/inspect/{worker}", so)
 
 
+@pytest.mark.ci
 def test_settings_reach_running_workers_and_new_sites_until_the_daemon_ends(worker: Start, prefix: str) -> None:
     with running() as daemon:
         one = Served(worker, 0)
@@ -297,6 +298,7 @@ def living(name: str, image: bytes) -> Iterator[int]:
         yield file.fileno()
 
 
+@pytest.mark.ci
 def test_workers_of_an_older_agent_are_reported_as_not_supporting_it(prefix: str) -> None:
     with living(f"{prefix}old", golden("1.3")) as file, running() as daemon:
         daemon.until("worker_found")

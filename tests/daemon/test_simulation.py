@@ -162,6 +162,7 @@ def _accounted(terms: dict[str, int]) -> int:
     return terms["consumed"] + terms["in_ring"] + terms["lost_with_daemon"]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "seeds", [pytest.param(range(n, n + 10), marks=[pytest.mark.ci] if n else []) for n in range(0, 50, 10)], ids=str
 )
@@ -170,6 +171,7 @@ def test_every_event_counts_once_whatever_dies(seeds: range, tmp_path: Path) -> 
         simulate(seed, tmp_path)
 
 
+@pytest.mark.ci
 def test_saving_to_a_full_disk_is_retried_once_a_second(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         world = World(f"{PREFIX}sim-{uuid.uuid4().hex[:8]}-", tmp_path / "checkpoint", patch, random.Random(1))

@@ -15,6 +15,7 @@ from brickd.demo.transformer import rotated
 from brickd.shm.segment import open_segment
 
 
+@pytest.mark.ci
 def test_replicas_of_one_seed_record_the_same_and_of_another_do_not(worker: Start, prefix: str) -> None:
     reported, recorded = replicas(
         worker, prefix, *(f"report(report_of(Model(size, drawn(size, {seed}))))" for seed in (7, 7, 8))
@@ -44,6 +45,7 @@ def test_each_operator_is_timed_in_its_layer_and_category(worker: Start, prefix:
     assert process.end() == 0
 
 
+@pytest.mark.ci
 def test_tokens_are_the_most_likely_or_drawn_by_a_seed(worker: Start) -> None:
     process = worker(
         MODEL + "m = Model(size, drawn(size, 1)); report([report_of(m, seed=s) for s in (None, None, 1, 1, 2)])"
@@ -88,6 +90,7 @@ def test_rotary_embeddings_depend_on_the_distance_of_two_rows_only() -> None:
     assert dot(0, 3) != pytest.approx(dot(0, 4), abs=1e-3)
 
 
+@pytest.mark.ci
 def test_a_full_context_ends_the_answer(worker: Start) -> None:
     process = worker(MODEL + "report(len(list(Model(size, drawn(size, 1)).generate(range(10)))))")
     assert process.next_report() == 1 + (SMALL.context - 10)

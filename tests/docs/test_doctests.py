@@ -68,6 +68,7 @@ def test_the_examples_run_and_are_recorded(worker: Start, prefix: str) -> None:
     assert process.end() == 0
 
 
+@pytest.mark.ci
 def test_the_example_of_the_package_is_recorded(worker: Start, prefix: str) -> None:
     """Runs the example in the docstring of the package, in which `...` stands for code."""
     assert brick_agent.__doc__

@@ -109,6 +109,7 @@ def test_brickd_and_each_verb_have_a_manual_page(tmp_path: Path) -> None:
     assert r"\fB\-\-rtol ERROR\fR" in page
 
 
+@pytest.mark.ci
 def test_groff_formats_each_manual_page_without_a_warning(tmp_path: Path) -> None:
     if shutil.which("groff") is None:
         pytest.skip("no groff here")

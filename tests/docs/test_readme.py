@@ -133,6 +133,7 @@ def test_the_scripts_named_in_the_readme_exist() -> None:
     assert [name for name in sorted(named) if not os.access(ROOT / name, os.X_OK)] == []
 
 
+@pytest.mark.ci
 def test_the_picture_of_a_screen_has_every_line_and_is_well_formed() -> None:
     screen = "$ brickd status\n! a <b> & c  brickd diff\nWORKER  PID\n  shop/0   1\n"
     drawn = subprocess.run([ROOT / "scripts" / "screen"], input=screen, stdout=subprocess.PIPE, text=True, check=True)

@@ -58,6 +58,7 @@ def test_a_machine_with_a_healthy_worker_needs_no_fix(worker: Start) -> None:
     assert unwanted == []
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("major", [b"\1", b"\xff"])
 def test_the_exit_code_says_whether_a_finding_is_broken(worker: Start, prefix: str, major: bytes) -> None:
     started(worker)
@@ -72,6 +73,7 @@ def test_the_exit_code_says_whether_a_finding_is_broken(worker: Start, prefix: s
     assert (result.returncode, result.stderr) == (0 if document["healthy"] else 1, "")
 
 
+@pytest.mark.ci
 def test_the_memory_that_threads_may_still_take_is_what_they_take_when_they_use_every_place(
     worker: Start, prefix: str
 ) -> None:
@@ -133,6 +135,7 @@ def test_a_dead_workers_segment_is_reported_with_its_size_and_prune(worker: Star
     assert "1 segment of workers that ended or died (api/0), " in finding["seen"]
 
 
+@pytest.mark.ci
 def test_a_worker_with_another_key_than_its_service_is_reported(worker: Start, tmp_path: Path) -> None:
     other, bad = tmp_path / "other", tmp_path / "bad"
     for file, mode in ((other, 0o600), (bad, 0o644)):
@@ -214,6 +217,7 @@ def test_a_worker_with_a_removed_file_is_reported(worker: Start, prefix: str) ->
     assert (finding["state"], "RemoveIPC" in finding["why"]) == ("advice", True)
 
 
+@pytest.mark.ci
 def test_a_child_that_only_has_its_parents_segment_is_ok(worker: Start) -> None:
     process = worker(
         """
@@ -244,7 +248,7 @@ def test_a_child_that_only_has_its_parents_segment_is_ok(worker: Start) -> None:
     ("variable", "value", "why"),
     [
         ("BRICKD", "0", "BRICKD=0 turns recording off"),
-        ("BRICKD_WORKER", "3", "has recorded nothing yet"),
+        pytest.param("BRICKD_WORKER", "3", "has recorded nothing yet", marks=pytest.mark.ci),
     ],
 )
 def test_a_process_with_the_agent_and_no_segment_is_reported_with_the_reason(
@@ -272,6 +276,7 @@ def test_losses_are_broken_or_advice_with_the_value_to_set(worker: Start) -> Non
     assert (tables["state"], tables["fix"]) == ("advice", "BRICKD_NAMES=128")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_settings_of_one_look_are_enough_for_the_next_start(worker: Start, prefix: str, threads: int) -> None:
     program = """
@@ -308,6 +313,7 @@ pause()
     assert process.end() == 0, process.stderr
 
 
+@pytest.mark.ci
 def test_hostile_names_are_harmless(worker: Start, prefix: str) -> None:
     program = """
     import ctypes
@@ -330,6 +336,7 @@ def test_hostile_names_are_harmless(worker: Start, prefix: str) -> None:
     assert about(findings, "processes", process.pid)
 
 
+@pytest.mark.ci
 def test_findings_with_a_fix_come_first_and_the_others_are_counted(worker: Start, prefix: str) -> None:
     started(worker, BRICKD_SERVICE="api").kill()
     *lines, last = brickd("doctor", COLUMNS="60").stdout.splitlines()
@@ -345,6 +352,7 @@ def test_findings_with_a_fix_come_first_and_the_others_are_counted(worker: Start
     assert states == sorted(states, key=["broken", "advice", "ok"].index)
 
 
+@pytest.mark.ci
 def test_doctor_reports_a_reader_that_does_not_load(tmp_path: Path, prefix: str) -> None:
     (tmp_path / "broken.py").write_text(
         "import sys\nsys.modules['brickd.shm._reader'] = None\n"

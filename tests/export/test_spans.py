@@ -196,6 +196,7 @@ def test_a_series_of_files_is_one_stream(tmp_path: Path) -> None:
     assert ([each[4] for each in found], stream.counts.lost) == ([1, 2], 1)
 
 
+@pytest.mark.ci
 def test_memory_does_not_grow_with_the_recording(tmp_path: Path) -> None:
     def peak(chunks: int) -> int:
         rows = [(INNER, 1, 1)] * 2000

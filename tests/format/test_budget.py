@@ -53,6 +53,7 @@ def test_a_worker_that_uses_all_possible_paths_can_be_read() -> None:
     assert Budget().ration(ME, cost) == (Ration.WHOLE, "")
 
 
+@pytest.mark.ci
 def test_64_workers_of_a_model_with_2000_paths_are_all_read() -> None:
     with file(image(paths=2000, used=2000), holes=True) as fd:
         segment, spent = Segment("model", fd), Budget()
@@ -155,6 +156,7 @@ def image(paths: int = 64, lanes: int = 1, used: int = 1, names: int = 2) -> byt
     return forge.seal(made)
 
 
+@pytest.mark.ci
 @given(st.integers(1, 300), st.integers(1, 5), st.integers(0, 300), st.integers(2, 900))
 def test_reading_a_segment_costs_no_more_than_predicted(paths: int, lanes: int, used: int, names: int) -> None:
     with file(image(paths, lanes, min(paths, used), names), holes=True) as fd:
@@ -224,6 +226,7 @@ def test_only_a_segment_limited_beyond_its_detail_gets_detail_again(
         assert gets() is Ration.NO_DETAIL
 
 
+@pytest.mark.ci
 def test_readings_are_kept_in_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     with file(image(paths=4096, used=64), holes=True) as fd:
         segment, account = Segment("large", fd), Account()
@@ -235,6 +238,7 @@ def test_readings_are_kept_in_little_memory(monkeypatch: pytest.MonkeyPatch) -> 
             assert packed_size(reading.summaries) < len(whole.summaries) // 100
 
 
+@pytest.mark.ci
 def test_a_segment_that_grows_while_read_gets_no_more_than_predicted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -271,6 +275,7 @@ def test_growth_of_a_segment_counts_against_later_ones() -> None:
     assert spent.ration(ME, Cost(0, 1))[0] is Ration.NOTHING
 
 
+@pytest.mark.ci
 def test_a_segment_without_a_share_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     with file(image(paths=4096, used=64), holes=True) as fd:
         segment, account = Segment("large", fd), Account()

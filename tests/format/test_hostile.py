@@ -826,6 +826,7 @@ def test_a_file_replaced_under_its_name_is_noticed_and_not_unlinked(put_file: Ca
         assert not segment.unlink()
 
 
+@pytest.mark.ci
 def test_a_constantly_replaced_name_opens_one_whole_file_or_none(prefix: str) -> None:
     images = [with_header(index=n) for n in (1, 2)]
     reasons: set[str] = set()

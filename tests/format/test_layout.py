@@ -177,6 +177,7 @@ def test_reserved_fields_are_zero() -> None:
             assert not (name.startswith("reserved") and np.any(seen[name])), f"{record}.{name}"
 
 
+@pytest.mark.ci
 def test_loading_a_segment_loads_no_numpy() -> None:
     code = "import sys, brickd.shm.segment; print('numpy' in sys.modules)"
     assert (
@@ -201,6 +202,7 @@ def exact_bucket(ticks: int) -> int:
     return min(max((ticks**4).bit_length() - 1 - 20, 0), 127)
 
 
+@pytest.mark.ci
 def test_bucket_boundaries_match_the_format(bucket: Callable[[int], int]) -> None:
     for i in range(1, 4 * 59):
         # The first integer that is at least 2^(5 + i/4).
@@ -249,6 +251,7 @@ def test_arrays_and_dictionaries_hold_the_same_spans(heads: list[tuple[int, int]
     assert len(dtypes.records(slots)) == len(found) + others.total() - others["unreadable"]
 
 
+@pytest.mark.ci
 def test_the_writer_compiles_under_strict_warnings_and_the_headers_as_cpp() -> None:
     strict = ("-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-fsyntax-only", *INCLUDES)
     alone = ("-Wno-unused-variable", "-x", "c", "-")  # a header defines constants, which may be unused in a program

@@ -231,6 +231,7 @@ with brick.span("prefill"):
 """
 
 
+@pytest.mark.ci
 def test_two_phases_of_32_layers_with_ten_kernels_of_four_shapes_have_room(worker: Start, prefix: str) -> None:
     step = """
 tensor = b"0123" * 16
@@ -271,6 +272,7 @@ for number in range(300):
     assert losses(again, ledger_of(again)) == []
 
 
+@pytest.mark.ci
 def test_a_loop_asks_for_no_more_places_than_one_of_its_iterations(worker: Start, prefix: str) -> None:
     loop = "for step in range(40):" + MODEL.replace("\n", "\n    ").rstrip(" ")
     once = recorded(worker, prefix, MODEL, BRICKD_PATHS="1024")

@@ -93,6 +93,7 @@ def test_empty_summaries_are_packed_as_nothing() -> None:
     assert not Packed(b"")
 
 
+@pytest.mark.ci
 def test_a_memoryview_keeps_the_unpacked_bytes_alive() -> None:
     given = rows({3: 7, 200: 2**63})
     seen = memoryview(Packed(given))

@@ -81,7 +81,7 @@ def between(compiled: Compile) -> Iterator[Between]:
 # ---- summaries ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", [0, 63, 64, 127])
+@pytest.mark.parametrize("path", [0, *(pytest.param(each, marks=pytest.mark.ci) for each in (63, 64, 127))])
 def test_a_span_that_ends_during_the_copy_is_copied_whole_or_not(between: Between, path: int) -> None:
     for enters in range(1, 11):
         for leaves in range(enters, 12):
@@ -211,6 +211,7 @@ def test_a_process_reads_its_own_summary_consistently_despite_other_threads(own:
                 own.leave()
 
 
+@pytest.mark.ci
 def test_a_process_reports_its_constantly_changing_summary_as_moving(own: Own) -> None:
     own.enter()
     # This is the number of loads in one try. A try does not load the sum of squares. It loads the sequence again only
@@ -245,7 +246,7 @@ def test_a_copied_ring_is_valid_although_the_file_was_truncated_after_it(between
     assert between.ring(lambda _: os.ftruncate(between.rings.fd, end)) == (0, [1, 2, 3, 4, 5])
 
 
-@pytest.mark.parametrize("ring", ["span", "event"])
+@pytest.mark.parametrize("ring", ["span", pytest.param("event", marks=pytest.mark.ci)])
 @pytest.mark.parametrize("tail", [0, 5, 15])
 def test_slots_overwritten_while_a_ring_is_copied_are_not_in_the_copy(between: Between, ring: str, tail: int) -> None:
     seen = set()

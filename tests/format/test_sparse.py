@@ -87,6 +87,7 @@ def test_lanes_that_differ_in_either_line_are_counted_separately(record: str) ->
         assert segment.extent().lanes == len(reading.alike()) == 64
 
 
+@pytest.mark.ci
 @given(
     st.dictionaries(st.tuples(st.integers(0, 1), st.integers(0, 191)), st.integers(38, 44), max_size=6),
     st.sets(st.integers(1, 63), max_size=4),
@@ -162,6 +163,7 @@ def test_large_tables_are_not_cached_beyond_their_segment() -> None:
         assert _shared_paths.cache_info().misses - before == remembered
 
 
+@pytest.mark.ci
 def test_names_in_a_hole_are_not_read() -> None:
     image = bytearray(forge.empty(lanes=1, paths=64, names=65472, sites=64))
     image += bytes(forge.regions(image)["size"] - len(image))

@@ -38,6 +38,7 @@ def test_spans_are_added_as_their_own_thread_adds_them(each: list[dict[str, int]
     np.testing.assert_array_equal(of(ours), wanted)
 
 
+@pytest.mark.ci
 @given(st.lists(SPAN, max_size=20), st.lists(SPAN, max_size=20), st.permutations(range(-1, 7)))
 def test_merging_adds_all_spans_of_both(
     ours: list[dict[str, int]], others: list[dict[str, int]], order: list[int]
@@ -70,6 +71,7 @@ def test_flops_are_merged_and_subtracted_like_other_sums(one: int, other: int) -
     assert of(both)["reserved"][0, 0].view(np.float64) == other
 
 
+@pytest.mark.ci
 @given(st.lists(SPAN, max_size=30), st.lists(SPAN, max_size=30))
 def test_subtracting_earlier_totals_gives_the_increase(
     before: list[dict[str, int]], later: list[dict[str, int]]

@@ -102,6 +102,7 @@ pause()
 """
 
 
+@pytest.mark.ci
 def test_replicas_have_the_digest_that_brickd_weights_shows(worker: Start) -> None:
     with serving() as (_, address):
         for index in "01":
@@ -125,6 +126,7 @@ def test_the_daemon_ends_at_once_whatever_clients_do(worker: Start) -> None:
             each.close()
 
 
+@pytest.mark.ci
 def test_the_file_has_pages_until_the_daemon_ends(worker: Start, tmp_path: Path) -> None:
     file = tmp_path / "brickd.prom"
     started(worker, MANY, BRICKD_SERVICE="api")
@@ -137,6 +139,7 @@ def test_the_file_has_pages_until_the_daemon_ends(worker: Start, tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.ci
 def test_a_file_that_cannot_be_written_is_a_problem_and_not_the_end(worker: Start, tmp_path: Path) -> None:
     file = tmp_path / "gone" / "brickd.prom"
     with running(options=("--metrics-textfile", str(file), "--http", "127.0.0.1:0", "--metrics")) as daemon:

@@ -37,6 +37,7 @@ def page(daemon: Daemon) -> Callable[[], Series]:
     return lambda: parsed(pages.of(daemon.survey()))
 
 
+@pytest.mark.ci
 def test_counts_and_sums_are_those_of_bricks_and_of_each_worker(
     worker: Start, daemon: Daemon, page: Callable[[], Series]
 ) -> None:

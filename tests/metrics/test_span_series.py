@@ -132,6 +132,7 @@ def test_a_worker_that_dies_and_is_added_up_changes_nothing_of_its_service() -> 
     assert page(series, added) == living, "and a sum of workers has no series of its own"
 
 
+@pytest.mark.ci
 def test_a_brick_with_series_keeps_them_and_the_rest_is_other() -> None:
     made, series = MadeUp("api"), SpanSeries(ExportedSeries())
     for number in range(BRICKS_MAX + 10):
@@ -246,6 +247,7 @@ def test_hostile_names_are_one_line_each_and_never_two_series() -> None:
     assert all(name.isprintable() for name in counts)
 
 
+@pytest.mark.ci
 def test_a_service_has_at_most_a_thousand_series_and_a_worker_150() -> None:
     made, series = MadeUp("api"), SpanSeries(ExportedSeries())
     for number in range(2 * BRICKS_MAX):
@@ -332,6 +334,7 @@ def test_a_service_without_workers_gives_its_places_back() -> None:
     assert series.exported.bricks == {}
 
 
+@pytest.mark.ci
 def test_a_fold_is_made_anew_at_times_so_that_old_bricks_do_not_pile_up() -> None:
     series = SpanSeries(ExportedSeries())
     for number in range(200):

@@ -101,6 +101,7 @@ def test_slots_of_a_row_are_added_up() -> None:
         assert (both.workers, both.p50_ns) == (row.workers, row.p50_ns)
 
 
+@pytest.mark.ci
 @given(programs(given=False, room=False), programs(given=False, room=False))
 def test_a_history_has_the_figures_of_the_bricks(first: MadeUp, then: MadeUp) -> None:
     then.tick_ns = first.tick_ns

@@ -59,6 +59,7 @@ def of_two(made: MadeUp, other: MadeUp) -> DaySlot:
     return slot(snapshot(), snapshot(*workers, now_ns=10 * SECOND))
 
 
+@pytest.mark.ci
 @given(programs(given=False, room=False), programs(given=False, room=False))
 def test_a_slot_has_the_work_of_all_workers_in_its_time(first: MadeUp, then: MadeUp) -> None:
     then.tick_ns = first.tick_ns
@@ -118,6 +119,7 @@ def test_the_sum_of_two_slots_is_the_slot_of_their_whole_time(first: MadeUp, the
     }
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kept", [0, 1 << 18])
 @settings(max_examples=20)
 @given(st.data(), programs(given=False, room=False), programs(given=False, room=False))
@@ -153,6 +155,7 @@ def test_tables_are_not_used_again_if_most_of_their_paths_are_of_other_workers()
     assert tables.paths == {}
 
 
+@pytest.mark.ci
 @given(programs(given=False, room=False), programs(given=False, room=False))
 def test_a_stored_slot_is_the_same(first: MadeUp, then: MadeUp) -> None:
     then.tick_ns = first.tick_ns
@@ -163,6 +166,7 @@ def test_a_stored_slot_is_the_same(first: MadeUp, then: MadeUp) -> None:
     assert stored(again).workers == found.workers
 
 
+@pytest.mark.ci
 @settings(max_examples=30)
 @given(st.integers(1, 40), st.integers(1, 64))
 def test_call_paths_without_room_are_added_to_other_and_counted(names: int, kept: int) -> None:
@@ -451,6 +455,7 @@ def test_an_invalid_work_of_a_worker_is_refused(key: str, place: int, value: Any
         decode(changed(key, 0, place, value), 0, 1)
 
 
+@pytest.mark.ci
 def test_every_truncated_or_changed_slot_is_refused_or_whole() -> None:
     made = MadeUp()
     work(made, "a", 5, 7)

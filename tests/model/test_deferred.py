@@ -149,6 +149,7 @@ def test_a_repeated_or_unneeded_finalize_changes_nothing() -> None:
     assert account(work) == (0, 1, 0, 0)
 
 
+@pytest.mark.ci
 def test_thousands_of_finalizes_close_every_waiting_start_and_idle_stream() -> None:
     streams, few = deferred.STREAMS_MAX, range(0, deferred.STREAMS_MAX, 64)
     idle = b"".join(finalize(1, n) for n in range(streams))
@@ -182,6 +183,7 @@ def test_a_repeated_id_is_refused() -> None:
     assert (total(work.bound), work.counts["refused"]) == ((1, 100), 1)
 
 
+@pytest.mark.ci
 def test_waiting_work_above_the_limit_drops_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deferred, "WAITING_MAX", 64)
     monkeypatch.setattr(deferred, "STREAMS_MAX", 16)

@@ -61,6 +61,7 @@ def test_a_shape_survives_formatting_and_parsing(known: Shape) -> None:
     assert shape(str(known)) == known
 
 
+@pytest.mark.ci
 @given(st.text() | st.from_regex(r"<<<[0-9x,]{1,30}>>> smem=[0-9]{1,12}B( @[0-9a-f]{16})?", fullmatch=True))
 def test_only_text_in_the_exact_form_of_a_shape_is_a_shape(text: str) -> None:
     known = shape(text)
@@ -108,6 +109,7 @@ def test_transfer_ends_are_parsed_only_with_exactly_one_arrow(one: str, other: s
 # ---- merging
 
 
+@pytest.mark.ci
 @given(st.lists(programs(marks=True, whole=False), max_size=4), st.randoms(use_true_random=False), st.booleans())
 def test_the_order_of_workers_changes_nothing(made: list[MadeUp], chance: random.Random, layers: bool) -> None:
     def document_of(made: list[MadeUp]) -> dict[str, Any]:
@@ -124,6 +126,7 @@ def test_the_order_of_workers_changes_nothing(made: list[MadeUp], chance: random
     assert dot(one) == dot(other)
 
 
+@pytest.mark.ci
 @given(st.lists(programs(marks=True, whole=False), max_size=4), st.booleans())
 def test_launches_add_up_to_the_marks(made: list[MadeUp], layers: bool) -> None:
     def counted(unit: int) -> int:
@@ -177,6 +180,7 @@ def impossible(draw: st.DrawFn) -> MadeUp:
     return made
 
 
+@pytest.mark.ci
 @given(st.lists(impossible(), max_size=3), st.booleans(), st.none() | st.integers(1, 3))
 def test_impossible_paths_are_shown_and_counted(made: list[MadeUp], layers: bool, depth: int | None) -> None:
     merged = tree(named(made), layers=layers)
@@ -204,6 +208,7 @@ def forged(image: bytes) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.ci
 @given(st.lists(st.tuples(st.sampled_from(["path", "name", "summary"]), st.integers(0, 4000), st.integers(0, 255))))
 def test_a_corrupt_segment_has_a_tree_or_is_refused(changes: list[tuple[str, int, int]]) -> None:
     image = bytearray(golden("1.6"))

@@ -14,6 +14,7 @@ from brickd.model.worker_survey import identities, survey
 from brickd.model.workers import select
 
 
+@pytest.mark.ci
 def test_names_from_headers_match_a_survey(worker: Start, prefix: str) -> None:
     started(worker, BRICKD_SERVICE="api", BRICKD_WORKER="0").kill()
     for number in ("0", "0.tp3.pp1", ""):

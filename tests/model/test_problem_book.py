@@ -296,6 +296,7 @@ PROBLEMS = st.builds(
 LOOKS = st.lists(st.tuples(st.integers(0, 2 * ACTIVE_NS), st.lists(PROBLEMS, max_size=5)), max_size=6)
 
 
+@pytest.mark.ci
 @given(LOOKS, st.booleans())
 def test_a_book_survives_encoding_and_every_begin_has_at_most_one_end(
     looks: list[tuple[int, list[Problem]]], sends: bool

@@ -88,6 +88,7 @@ def until_known(daemon: Any, known: int = 1) -> None:
 # ---- from workers
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "length", [0, 41, *(pytest.param(length, marks=pytest.mark.ci) for length in (1, 39, 40, 100_000))]
 )
@@ -137,6 +138,7 @@ def test_a_source_that_is_too_long_is_counted_without_blaming_a_ring(worker: Sta
     assert missing.stderr.endswith("kernels refer to this source, but no worker has sent the text yet\n")
 
 
+@pytest.mark.ci
 def test_a_full_ring_delays_a_source_and_loses_nothing(worker: Start) -> None:
     process = worker(
         """
@@ -179,6 +181,7 @@ def test_eight_workers_with_one_source_have_one_file(worker: Start) -> None:
     assert [path.name for path in runtime().sources.iterdir()] == [entry["hash"]]
 
 
+@pytest.mark.ci
 def test_a_child_forked_while_a_source_is_sent_sends_it_too(worker: Start) -> None:
     process = worker(
         SENDS.format(text=f"'x' * {MEBIBYTE // 2}").replace(
@@ -247,6 +250,7 @@ def test_a_daemon_killed_while_writing_a_source_leaves_it_to_the_next(
 # ---- recordings
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("by", ["with a daemon", pytest.param("without a daemon", marks=pytest.mark.ci)])
 def test_a_recording_has_the_sources_sent_before_it_began(worker: Start, tmp_path: Path, by: str) -> None:
     process, file, known = sender(worker, 5_000), str(tmp_path / "run.brick"), fnv1a(text_of(5_000))
@@ -280,6 +284,7 @@ def test_a_recording_has_the_sources_sent_while_it_is_made(worker: Start, tmp_pa
     assert shown(fnv1a(b"late"), file) == b"late"
 
 
+@pytest.mark.ci
 def test_a_redacted_recording_has_no_sources_and_reports_it(worker: Start, tmp_path: Path) -> None:
     sender(worker, 5_000)
     file, known = str(tmp_path / "run.brick"), fnv1a(text_of(5_000))
@@ -318,6 +323,7 @@ def test_a_daemon_returns_a_source_byte_for_byte(filed: dict[str, int]) -> None:
         assert raw("source", f"{known:016x}") == (0, TEXTS[name], "")
 
 
+@pytest.mark.ci
 def test_a_source_is_escaped_on_a_terminal(filed: dict[str, int]) -> None:
     ours, its = pty.openpty()
     known = filed["norm\x1b[31m"]
@@ -384,6 +390,7 @@ def test_a_long_list_counts_sources_without_a_kernel(worker: Start) -> None:
     assert len(brickd("source", "-o", "csv").stdout.splitlines()) == 31
 
 
+@pytest.mark.ci
 def test_tab_completes_hashes(filed: dict[str, int]) -> None:
     known = f"{filed['gemm']:016x}"
     environment = {"COMP_WORDS": f"brickd source {known[:3]}", "COMP_CWORD": "2", "_BRICKD_COMPLETE": "bash_complete"}
@@ -415,6 +422,7 @@ with brick.span("ffn"):
         assert not list(Filed(runtime().sources).hashes())
 
 
+@pytest.mark.ci
 def test_two_texts_with_one_hash_are_reported_in_the_list(worker: Start) -> None:
     process = worker(
         """

@@ -144,6 +144,7 @@ JUNK = st.tuples(
 )
 
 
+@pytest.mark.ci
 @given(st.lists(st.tuples(st.sampled_from("ab"), JUNK), max_size=40))
 def test_hostile_pieces_give_only_texts_with_their_hashes(stream: list[tuple[str, Piece]]) -> None:
     made = Sources()
@@ -245,6 +246,7 @@ def test_a_sender_of_another_text_for_an_incomplete_source_is_counted() -> None:
 # ---- one copy, and limits
 
 
+@pytest.mark.ci
 def test_a_source_sent_by_64_workers_is_stored_once(filed: Filed) -> None:
     log, text = Log(), bytes(n % 251 for n in range(2**20))
     made, known = kept(filed, log), _reader.source_hash(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from conftest import reading, readings
 from faults import Start
 
@@ -73,6 +74,7 @@ report([a is b, c.name, c.path, int(c) != int(a)])
     assert reported == [True, "<Worse>", "p\\0\\ud800", True]
 
 
+@pytest.mark.ci
 def test_more_sources_than_are_sent_are_known_by_hash_and_counted(worker: Start, prefix: str) -> None:
     got, reported = recorded_by(
         worker,
@@ -91,6 +93,7 @@ report([len(_kernel_source._known), int(late) == _kernel_source._source_hash("ke
     assert pieces(got) == 2 * 1024
 
 
+@pytest.mark.ci
 def test_a_signal_handler_in_the_middle_of_a_source_does_not_wait(worker: Start, prefix: str) -> None:
     recorded_by(
         worker,

@@ -113,6 +113,7 @@ def test_a_chain_of_thousands_fits_the_screen(worker: Start) -> None:
     assert lines[-1].endswith(" …2999 `-- brick 2999")
 
 
+@pytest.mark.ci
 def test_spans_without_a_path_are_other_at_the_root_and_count_once(worker: Start) -> None:
     program = """
     brick.init(paths=1024)
@@ -224,6 +225,7 @@ def test_a_node_below_the_deepest_branch_shows_its_depth() -> None:
         ]
 
 
+@pytest.mark.ci
 @given(st.lists(programs(), max_size=4))
 def test_a_node_has_the_records_of_its_paths(made: list[MadeUp]) -> None:
     counts, own = Counter[object](), Counter[object]()
@@ -248,6 +250,7 @@ def test_a_node_has_the_records_of_its_paths(made: list[MadeUp]) -> None:
     assert Counter({outside_layers(merged, node): node.place.self_ns for node in bricks(merged)}) == own
 
 
+@pytest.mark.ci
 @given(st.lists(programs(given=False, room=False), max_size=4), st.booleans())
 def test_self_times_add_up_to_the_totals_of_the_roots(made: list[MadeUp], layers: bool) -> None:
     merged = tree(named(made), layers=layers)
@@ -258,6 +261,7 @@ def test_self_times_add_up_to_the_totals_of_the_roots(made: list[MadeUp], layers
     assert own == sum(row["total_ns"] for node in highest if (row := node.place.row) is not None)
 
 
+@pytest.mark.ci
 @given(st.lists(programs(given=False, room=False, whole=False), max_size=4), st.booleans())
 def test_self_times_add_up_while_spans_are_open(made: list[MadeUp], layers: bool) -> None:
     merged = tree(named(made), layers=layers)
@@ -265,6 +269,7 @@ def test_self_times_add_up_while_spans_are_open(made: list[MadeUp], layers: bool
     assert own == merged.recorded_ns == sum(node.place.total_ns for node in merged.nodes if node.parent is None)
 
 
+@pytest.mark.ci
 @given(st.lists(programs(whole=False), max_size=4))
 def test_merging_layers_changes_no_sum(made: list[MadeUp]) -> None:
     def sums(merged: Tree) -> dict[object, tuple[float, ...]]:
@@ -282,6 +287,7 @@ def test_merging_layers_changes_no_sum(made: list[MadeUp]) -> None:
     assert all(len(node.place.layers) <= 1 for node in apart.nodes)
 
 
+@pytest.mark.ci
 @given(st.lists(programs(), max_size=4), st.randoms(use_true_random=False), st.booleans())
 def test_the_order_of_workers_changes_nothing(made: list[MadeUp], chance: random.Random, layers: bool) -> None:
     def documents_of(made: list[MadeUp]) -> list[dict[str, Any]]:
@@ -294,6 +300,7 @@ def test_the_order_of_workers_changes_nothing(made: list[MadeUp], chance: random
     assert documents_of(made) == documents_of(chance.sample(made, len(made)))
 
 
+@pytest.mark.ci
 @given(st.lists(programs(whole=False), max_size=3), st.booleans(), DEPTH, st.sampled_from([0, 0.1, 0.3, 1]))
 def test_hidden_nodes_are_accounted_for(made: list[MadeUp], layers: bool, depth: int | None, least: float) -> None:
     whole = tree(named(made), layers=layers)
@@ -316,6 +323,7 @@ def test_hidden_nodes_are_accounted_for(made: list[MadeUp], layers: bool, depth:
     assert own == cut.recorded_ns == whole.recorded_ns
 
 
+@pytest.mark.ci
 @given(st.lists(programs(whole=False), max_size=3), st.booleans(), DEPTH, st.none() | st.integers(0, 120))
 def test_a_drawing_has_a_line_per_node_and_fits_the_screen(
     made: list[MadeUp], layers: bool, depth: int | None, width: int | None

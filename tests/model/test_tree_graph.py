@@ -190,6 +190,7 @@ def test_unbalanced_scopes_lose_no_launch(worker: Start) -> None:
     assert sum(node["kernel"]["launches"] for node in nodes if node["kernel"]) == 4
 
 
+@pytest.mark.ci
 def test_a_recording_has_the_same_graph(worker: Start, tmp_path: Path) -> None:
     process = started(worker, ALL, BRICKD_CLOCK="monotonic")
     live = document("tree")
@@ -207,6 +208,7 @@ def late(worker: Start) -> Worker:
     )
 
 
+@pytest.mark.ci
 def test_a_window_counts_the_launches_in_it(worker: Start) -> None:
     process = late(worker)
     with running() as daemon:
@@ -236,6 +238,7 @@ def statements(dot: str) -> set[str]:
     return {re.sub(r"(n|left)\d+", "n", line).strip() for line in bare.splitlines()}
 
 
+@pytest.mark.ci
 def test_a_hostile_name_is_text_in_the_picture(worker: Start) -> None:
     started(worker, ALL)
     reported = brickd("tree", "--dot")
@@ -278,6 +281,7 @@ async def task(): await asyncio.sleep(0)
 """
 
 
+@pytest.mark.ci
 def test_each_kind_of_node_and_edge_looks_different(worker: Start) -> None:
     program = f"""
 import asyncio

@@ -96,6 +96,7 @@ def replay(made: MadeUp, later: MadeUp) -> MadeUp:
     return made
 
 
+@pytest.mark.ci
 @given(programs(given=False, room=False), programs(given=False, room=False))
 def test_a_window_holds_only_records_made_in_it(first: MadeUp, then: MadeUp) -> None:
     first.tick_ns = then.tick_ns

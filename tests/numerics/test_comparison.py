@@ -145,6 +145,7 @@ def test_consequences_are_counted_by_run_only() -> None:
     assert compared(GOOD, chain(NORM))["follow"] is None
 
 
+@pytest.mark.ci
 def test_three_workers_have_an_outlier_and_two_disagree() -> None:
     for order in ((0, 0, 1), (0, 1, 0), (1, 0, 0)):
         reported = compared(*(chain(MLP) if wrong else GOOD for wrong in order))
@@ -231,7 +232,7 @@ def bare(records: list[CheckedRecord], *sites: int) -> list[CheckedRecord]:
 ASKED = r"\(if the workers did the same work: --by run\)"
 
 
-@pytest.mark.parametrize("flags", [STEP, 0])
+@pytest.mark.parametrize("flags", [STEP, pytest.param(0, marks=pytest.mark.ci)])
 def test_steps_are_paired_only_with_evidence_by_run(flags: int) -> None:
     stateful = [[replace(e, flags=flags) for e in chain(born, sites=(SCORES, MLP))] for born in (None, SCORES)]
     no_inputs = [
@@ -581,6 +582,7 @@ anybodys_runs = st.lists(
 )
 
 
+@pytest.mark.ci
 @given(anybodys_runs, st.sets(st.integers(0, 13)), st.sets(st.integers(0, 13)), st.sampled_from(["input", "run", None]))
 def test_equal_workers_never_diverge_whatever_they_lose(
     runs: list[tuple[int, int, int, int]], one: set[int], other: set[int], by: str | None
@@ -598,6 +600,7 @@ def test_equal_workers_never_diverge_whatever_they_lose(
 
 
 # One worker did different work before the step that both share, and the other worker did different work after it.
+@pytest.mark.ci
 @example([(3, 3, 2, 0), (2, 2, 1, 0)], [(2, 1, 1, 0), (3, 3, 2, 0)])
 # The step reads state, but only one worker has the fingerprint that shows this.
 @example([(1, 1, 1, 0), (1, 1, 2, 0)], [(1, 1, 2, 0), (1, 2, 1, 0), (3, 1, 2, 0)])
@@ -703,6 +706,7 @@ BYSTANDERS = {
 }
 
 
+@pytest.mark.ci
 @given(
     st.sampled_from([EMBED, NORM, SCORES, MLP]),
     st.lists(st.tuples(st.sampled_from(sorted(BYSTANDERS)), st.booleans()), max_size=4),
@@ -720,6 +724,7 @@ def test_other_workers_do_not_change_where_two_differ(
     assert reported["outlier"] in (None, "api/1")
 
 
+@pytest.mark.ci
 @given(
     st.sampled_from([EMBED, NORM, SCORES, MLP]),
     st.lists(st.sampled_from(sorted(BYSTANDERS)), max_size=3),
@@ -765,6 +770,7 @@ def test_a_stage_with_wrong_inputs_does_not_make_the_previous_stage_other_work()
     assert reported["not_comparable"] == {"work": 6}
 
 
+@pytest.mark.ci
 def test_the_outlier_is_the_distant_one_in_any_order_of_names() -> None:
     sides = [GOOD, rounded(GOOD, 1e-8), rounded(chain(), 0.5)]
     for order in itertools.permutations(range(3)):

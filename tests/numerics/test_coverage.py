@@ -78,6 +78,7 @@ def settled(daemon: Running, fingerprints: int) -> dict[str, Any]:
     return answer
 
 
+@pytest.mark.ci
 def test_the_outlier_of_three_is_reported_once_and_leads_every_screen(worker: Start, prefix: str) -> None:
     workers(worker, (0, 1, 0))
     with running() as daemon:
@@ -135,6 +136,7 @@ def test_only_bricks_are_listed_as_never_compared(worker: Start) -> None:
     assert bricks == {"decode", "gemm", "inside", "hidden", "launched"}
 
 
+@pytest.mark.ci
 def test_coverage_shows_how_much_of_every_site_was_compared(worker: Start, prefix: str) -> None:
     workers(worker, (0, 1, 0))
     with running() as daemon:
@@ -169,6 +171,7 @@ def test_coverage_shows_how_much_of_every_site_was_compared(worker: Start, prefi
         assert brickd("coverage", "nobody").returncode == 4
 
 
+@pytest.mark.ci
 def test_a_difference_of_workers_that_ended_is_shown_like_the_check_that_fails_for_it(
     worker: Start, prefix: str
 ) -> None:
@@ -273,6 +276,7 @@ def test_daemons_killed_while_saving_findings_lose_none_and_count_none_twice(
 
 
 # The daemon notices a death after five seconds.
+@pytest.mark.ci
 @pytest.mark.parametrize("end", ["worker_ended", pytest.param("worker_died", marks=pytest.mark.slow)])
 def test_a_worker_that_ended_is_named_until_it_is_pruned(worker: Start, prefix: str, end: str) -> None:
     three = workers(worker, (0, 1, 0))
@@ -287,6 +291,7 @@ def test_a_worker_that_ended_is_named_until_it_is_pruned(worker: Start, prefix: 
     assert document("status")["diverged"] == []
 
 
+@pytest.mark.ci
 def test_a_new_worker_with_the_outliers_name_is_not_taken_for_it(worker: Start, prefix: str) -> None:
     three = workers(worker, (0, 1, 0))
     with running() as daemon:
@@ -304,6 +309,7 @@ def test_a_new_worker_with_the_outliers_name_is_not_taken_for_it(worker: Start, 
         assert brickd(*command[1:]).returncode == 1
 
 
+@pytest.mark.ci
 def test_after_a_restart_a_finding_names_the_ended_outlier_and_no_healthy_worker(worker: Start, prefix: str) -> None:
     odd, *healthy = workers(worker, (1, 0, 0))
     with running() as daemon:
@@ -389,6 +395,7 @@ def test_the_screen_keeps_its_number_of_lines_whatever_differs(crowd: Daemon) ->
     assert "…25 more sites see the workers: --json" in screen
 
 
+@pytest.mark.ci
 def test_unjudged_sites_and_evicted_differences_are_reported_separately(crowd: Daemon) -> None:
     sites = {place: counts._replace(judged=place.layer < 3) for place, counts in crowd.seen.sites.items()}
     findings = dict([*crowd.seen.findings.items()][:1])

@@ -99,6 +99,7 @@ def place(given: Any) -> tuple[Any, ...]:
 # ---- known faults
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("by", [(), pytest.param(("--by", "run"), marks=pytest.mark.ci)])
 def test_a_damaged_weight_is_reported_at_its_first_reader(worker: Start, by: tuple[str, ...]) -> None:
     for number, fault in enumerate(("", WEIGHT, "")):
@@ -112,6 +113,7 @@ def test_a_damaged_weight_is_reported_at_its_first_reader(worker: Start, by: tup
     assert document("diff", "api/0", "api/2", "--by", "weights")["verdict"] == "identical"
 
 
+@pytest.mark.ci
 def test_a_damaged_activation_is_found_at_its_kernel_layer_and_step(worker: Start) -> None:
     for number, fault in enumerate(("", OPERATOR)):
         replica(worker, number, fault)
@@ -121,6 +123,7 @@ def test_a_damaged_activation_is_found_at_its_kernel_layer_and_step(worker: Star
     assert (answer["identical"], answer["diverged"], answer["follow"]) == (answer["compared"] - 4, 4, 3)
 
 
+@pytest.mark.ci
 def test_different_weights_are_not_equal_even_without_an_effect_yet(worker: Start) -> None:
     idle = "\nx = np.ones(4, 'f'); brick.checksum('k', x, input=x, step=1); pause()\n"
     for number, fault in enumerate(("", WEIGHT)):
@@ -144,6 +147,7 @@ pause()
 """
 
 
+@pytest.mark.ci
 def test_replicas_with_different_traffic_are_neither_equal_nor_diverged(worker: Start) -> None:
     for service, given in (("seen", "x"), ("bare", "None")):
         for number in range(2):
@@ -164,6 +168,7 @@ def test_replicas_with_different_traffic_are_neither_equal_nor_diverged(worker: 
     assert document("diff", "seen", "--by", "weights")["verdict"] == "identical"
 
 
+@pytest.mark.ci
 def test_a_text_step_can_be_selected_by_text_or_digits(worker: Start) -> None:
     program = """
 from array import array
@@ -204,6 +209,7 @@ pause()
     assert place(document("diff", "api", code=1)) == ("scale", None, 2, 0, "culprit")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("fixtures", [(), ("daemon",)])
 def test_shards_of_a_model_are_compared_only_with_their_replicas(
     worker: Start, fixtures: Sequence[str], request: pytest.FixtureRequest
@@ -225,6 +231,7 @@ def test_shards_of_a_model_are_compared_only_with_their_replicas(
     assert (answer["outlier"], answer["first"]["kernel"], answer["identical"]) == ("api/2.tp1", "qkv", 2)
 
 
+@pytest.mark.ci
 def test_only_outputs_of_the_same_weights_generation_are_compared(worker: Start) -> None:
     program = """
 import numpy as np
@@ -278,6 +285,7 @@ def still(value: Any, names: dict[str, str]) -> Any:
     return [still(each, names) for each in value] if isinstance(value, list) else value
 
 
+@pytest.mark.ci
 def test_the_document_is_the_same_from_a_daemon_memory_recordings_or_a_mix(worker: Start, tmp_path: Path) -> None:
     for number in range(2):
         plain(worker, number, 0.5 * number)
@@ -385,6 +393,7 @@ def test_a_redacted_recording_is_compared_only_within_itself(worker: Start, tmp_
 # ---- screens
 
 
+@pytest.mark.ci
 def test_a_screen_begins_with_evidence_and_verdict_and_has_at_most_24_lines(worker: Start) -> None:
     for number, fault in enumerate(("", WEIGHT, OPERATOR)):
         replica(worker, number, fault + WATCHED)
@@ -471,6 +480,7 @@ def test_an_invalid_step_or_worker_is_refused(worker: Start) -> None:
     assert brickd("diff", "api/0", "api/9").returncode == 4
 
 
+@pytest.mark.ci
 def test_a_program_gets_an_error_with_reasons_if_nothing_is_comparable(worker: Start) -> None:
     for number in range(2):
         plain(worker, number)
@@ -515,6 +525,7 @@ def test_the_columns_of_times_have_the_names_of_the_workers(worker: Start) -> No
     assert re.search(r"^BRICK +api/0 and 1 more +api/1  DIFFERENCE$", brickd("diff", "api").stdout, re.MULTILINE)
 
 
+@pytest.mark.ci
 def test_without_operands_it_shows_the_services_to_choose_from(worker: Start) -> None:
     nothing = brickd("diff")
     assert (nothing.returncode, nothing.stderr) == (6, f"brickd: {NO_WORKERS}\n")
@@ -540,6 +551,7 @@ def test_workers_that_ended_without_fingerprints_are_named(worker: Start, argume
     assert refused.stderr.startswith("brickd: no fingerprints of api/0 and api/1 are recorded, expected ")
 
 
+@pytest.mark.ci
 def test_at_most_eight_services_are_listed_to_choose_from(worker: Start) -> None:
     for number in range(9):
         started(worker, BRICKD_SERVICE=f"s{number}")

@@ -152,6 +152,7 @@ def test_an_older_document_has_no_classes() -> None:
     assert online_codec.decode(document) == Compared()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("what", [BIT, FAR])
 def test_many_rounding_differences_do_not_hide_a_real_one(what: int) -> None:
     service = Service(5)
@@ -225,6 +226,7 @@ def test_over_the_limit_class_pairs_without_a_living_worker_are_dropped(dead: st
     assert [one | other for one, other in apart] == [{f"one{n}", f"other{n}"} for n in range(1, 17)]
 
 
+@pytest.mark.ci
 @given(
     st.lists(st.sampled_from((USUAL, OTHER, THIRD)), min_size=2, max_size=5),
     st.lists(st.integers(0, 4), min_size=1, max_size=30),
@@ -247,6 +249,7 @@ def test_healthy_workers_of_several_classes_raise_no_alarm(
             assert one != other or not are_two(compared.apart.get(HERE, ()), {uuid}, {another})
 
 
+@pytest.mark.ci
 @given(st.lists(st.sampled_from((USUAL, OTHER, THIRD)), min_size=2, max_size=6), st.integers(0, 5), st.integers(0, 8))
 def test_a_look_and_a_comparison_of_the_same_data_name_the_same_worker(
     orders: list[int], wrong: int, content: int

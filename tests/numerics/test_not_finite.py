@@ -157,6 +157,7 @@ def test_workers_without_births_are_counted_only_where_another_has_some() -> Non
     assert service.numerics.fingerprints.births() == []
 
 
+@pytest.mark.ci
 def test_counts_of_births_are_bounded_and_overflow_is_counted() -> None:
     numerics = Numerics(1 << 12)  # a small window of fingerprints
     fingerprints = numerics.fingerprints
@@ -172,6 +173,7 @@ def test_counts_of_births_are_bounded_and_overflow_is_counted() -> None:
     assert 0 < len(fingerprints.births()) < sites
 
 
+@pytest.mark.ci
 def test_a_full_table_is_compacted_once_per_4096_fingerprints() -> None:
     most, every, sites = 65_536, 4_096, 512
     fingerprints, names = Numerics(1 << 26).fingerprints, _reader_numbers(sites)
@@ -287,6 +289,7 @@ def test_an_old_birth_that_becomes_a_finding_again_has_its_old_time() -> None:
     assert (again.births, again.new) == (first.births, [])
 
 
+@pytest.mark.ci
 def test_counts_restarted_by_compaction_continue_the_finding() -> None:
     service, sites = Service(2, bytes_max=1 << 12), 512
     for number in range(20):
@@ -421,6 +424,7 @@ pause()
 """
 
 
+@pytest.mark.ci
 def test_a_single_worker_that_computes_nan_is_named_on_every_screen(worker: Start, prefix: str) -> None:
     with running() as daemon:
         started(worker, PROGRAM, BRICKD_SERVICE="api")

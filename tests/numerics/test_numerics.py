@@ -137,6 +137,7 @@ def test_tables_that_workers_of_a_service_share_are_stored_once() -> None:
     assert list(elsewhere.digests) == list(first.digests) != list(other.digests)
 
 
+@pytest.mark.ci
 def test_a_worker_with_unknown_references_is_received_and_its_tables_rarely_reread() -> None:
     numerics, looks = Numerics(), []
 

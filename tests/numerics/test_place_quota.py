@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ SERVICES, WORKERS, KERNELS = "ab", 4, 12
 places = st.builds(ServiceSite, st.sampled_from(SERVICES), st.integers(0, KERNELS).map(str), st.just(0))
 
 
+@pytest.mark.ci
 @given(st.lists(st.tuples(places, st.integers(0, WORKERS - 1), st.booleans()), max_size=80))
 def test_places_are_bounded_and_shared_fairly(
     wanted: list[tuple[ServiceSite, int, bool]],

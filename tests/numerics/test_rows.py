@@ -460,6 +460,7 @@ def test_two_against_two_name_no_outlier(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not finding.outliers
 
 
+@pytest.mark.ci
 def test_rare_differences_by_rounding_are_healthy() -> None:
     fleet = Fleet(3, bytes_max=1 << 24)
     for row in range(200):

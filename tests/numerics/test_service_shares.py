@@ -79,6 +79,7 @@ def test_a_service_below_its_share_loses_no_fingerprint_and_sums_are_exact(
     assert len(set(numbers)) == window.end - window.first
 
 
+@pytest.mark.ci
 def test_a_single_service_uses_everything_and_the_next_gets_half() -> None:
     window = _reader.Fingerprints(BYTES, True)
     send(window, 0, 2_000, 0)

@@ -69,6 +69,7 @@ def test_a_service_without_workers_has_no_texts() -> None:
     assert numerics.step_texts.document() == {}
 
 
+@pytest.mark.ci
 def test_a_daemon_keeps_the_texts(worker: Start) -> None:
     with running() as daemon:
         processes = engines(worker)
@@ -82,7 +83,7 @@ def test_a_daemon_keeps_the_texts(worker: Start) -> None:
     assert shown(fingerprints) == STEPS
 
 
-@pytest.mark.parametrize("redacted", [False, True])
+@pytest.mark.parametrize("redacted", [False, pytest.param(True, marks=pytest.mark.ci)])
 def test_a_recording_has_the_texts_unless_it_is_redacted(worker: Start, tmp_path: Path, redacted: bool) -> None:
     file = str(tmp_path / "run.brick")
     processes = engines(worker)

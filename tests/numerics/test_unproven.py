@@ -38,6 +38,7 @@ def alone(worker: Start, *, weights: bool = False) -> None:
         started(worker, program, BRICKD_SERVICE="api", BRICKD_WORKER=str(number))
 
 
+@pytest.mark.ci
 def test_without_a_counterpart_no_screen_reports_that_all_is_well(worker: Start, prefix: str) -> None:
     with running() as daemon:
         alone(worker)
@@ -58,6 +59,7 @@ def test_without_a_counterpart_no_screen_reports_that_all_is_well(worker: Start,
         assert ended.stderr.startswith("brickd: unproven: nothing of api/0 and api/1 can be compared")
 
 
+@pytest.mark.ci
 def test_a_daemon_reports_unproven_outputs_after_its_threshold(worker: Start, prefix: str) -> None:
     alone(worker)
     with Home(runtime()) as home:
@@ -79,6 +81,7 @@ def test_a_daemon_reports_unproven_outputs_after_its_threshold(worker: Start, pr
         os.close(daemon._loop._wake)
 
 
+@pytest.mark.ci
 def test_equal_weights_do_not_prove_outputs(worker: Start, prefix: str) -> None:
     alone(worker, weights=True)
     answer = document("diff", "api")

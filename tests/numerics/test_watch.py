@@ -243,6 +243,7 @@ def test_a_second_outlier_is_reported_when_it_joins() -> None:
     ]
 
 
+@pytest.mark.ci
 def test_healthy_workers_raise_no_alarm() -> None:
     service = Service(4)
     for given_ in range(300):
@@ -303,6 +304,7 @@ def test_a_single_self_contradicting_worker_is_named_once_the_other_repeats() ->
     assert "api/1 contradicts itself: k1 layer 3" in service.logged[0][1]
 
 
+@pytest.mark.ci
 def test_a_self_contradicting_worker_among_equal_ones_is_named() -> None:
     service = Service(8)
     for given_ in range(100, 300):
@@ -423,6 +425,7 @@ def test_a_worker_with_another_kernel_name_does_not_block_others(of: str) -> Non
     assert found.judgement.blame is Blame.CULPRIT
 
 
+@pytest.mark.ci
 def test_a_compared_case_stays_comparable_when_recalled() -> None:
     service = Service(bytes_max=1)
     service.workers = [service.worker("u0", ATTENTION), service.worker("u1", PLAIN)]
@@ -456,6 +459,7 @@ def test_differences_evicted_before_a_look_are_counted() -> None:
     assert (found.findings, found.unlooked) == ({}, 1)
 
 
+@pytest.mark.ci
 def test_many_differences_of_one_worker_do_not_hide_another_worker() -> None:
     service = Service(3)
     for site in range(1, 101):
@@ -528,6 +532,7 @@ def test_each_of_several_new_outliers_at_one_site_is_reported() -> None:
     assert service.logged[1][:2] == ("diverged_more", "api/5 differs from the others: k1 layer 3")
 
 
+@pytest.mark.ci
 def test_a_differing_site_is_never_reported_as_compared() -> None:
     service = Service(2)
     for site in range(1, 101):
@@ -700,6 +705,7 @@ def test_findings_of_an_older_format_without_names_are_continued() -> None:
     assert Memory.of(document).compared.sites == before.sites
 
 
+@pytest.mark.ci
 def test_thousands_of_sites_need_little_memory() -> None:
     service = Service(8)
     names = {f"{n:032x}": f"api/{n}" for n in range(WORKERS_MAX)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
+import pytest
 from checked_record import NUMBERS, CheckedRecord, Tensor, add
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,6 +76,7 @@ def test_births_of_two_services_are_complete() -> None:
     ]
 
 
+@pytest.mark.ci
 def test_each_of_many_services_has_its_share_of_rows_and_counts() -> None:
     # the number of services, and of sites in each service (more than the limit for one service)
     services, sites = 64, 1_024 + 5

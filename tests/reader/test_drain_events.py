@@ -47,6 +47,7 @@ def believable(one: Any) -> bool:
     return one["slots"] == 1 and (one["kind"] != DEFER or one["path"] < 64) and all(one[a] < 2**63 for a in amounts)
 
 
+@pytest.mark.ci
 @given(st.lists(st.lists(RECORD, max_size=16), max_size=5))
 def test_valid_events_are_delivered_in_order_and_others_counted(passes: list[list[dict[str, int]]]) -> None:
     rejected = skipped = gaps = last = sequence = taken = 0

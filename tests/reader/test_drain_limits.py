@@ -44,6 +44,7 @@ def test_slots_beyond_the_limit_of_a_pass_come_with_the_next() -> None:
         assert (drain.rejected, drain.gaps) == (0, 0)
 
 
+@pytest.mark.ci
 def test_a_pass_that_has_not_reached_the_end_of_the_spans_is_incomplete() -> None:
     with rings(span_slots=1 << 17) as r:
         r.add(0, "span", spans(*({"sequence": n + 1} for n in range(PASS_SLOTS + 1))))

@@ -95,6 +95,7 @@ def judged(records: dtypes.Array, head: int, last: int) -> tuple[dtypes.Array, i
     return records[good], rejected, skipped
 
 
+@pytest.mark.ci
 @given(st.lists(st.tuples(st.lists(RECORD | HONEST, max_size=16), st.sampled_from([0, 60, 64, 70])), max_size=6))
 def test_valid_spans_are_taken_and_invalid_ones_counted(passes: list[tuple[list[dict[str, int]], int]]) -> None:
     """The last 64 records of a pass are checked one by one, so valid records are found after invalid ones."""

@@ -60,6 +60,7 @@ def test_fingerprints_that_may_differ_are_never_compared(other: CheckedRecord) -
     assert {count[4:7] for count in fingerprints.counts()} == {(0, 0, 0)}
 
 
+@pytest.mark.ci
 def test_counts_are_differences_since_the_last_call_and_omit_unchanged_sites() -> None:
     fingerprints = _reader.Fingerprints(4 * MiB)
     add(fingerprints, 0, [record(GOOD), record(GOOD, site=2)])
@@ -74,6 +75,7 @@ def test_counts_are_differences_since_the_last_call_and_omit_unchanged_sites() -
     assert fingerprints.counts() == []
 
 
+@pytest.mark.ci
 def test_every_differing_site_is_reported_within_a_few_looks() -> None:
     fingerprints, sites = _reader.Fingerprints(64 * MiB), 300
     add_unjudged(fingerprints, 0, [record(GOOD, site=n + 1) for n in range(sites)])
@@ -159,6 +161,7 @@ def test_fingerprints_of_a_muted_worker_are_evicted_once() -> None:
     assert counts[NUMBERS[1]] == [5, 0, 0, 0, 5, 0]
 
 
+@pytest.mark.ci
 def test_a_matched_fingerprint_evicted_later_is_counted() -> None:
     fingerprints = _reader.Fingerprints(1)
     for worker in (0, 1):
@@ -210,6 +213,7 @@ def test_a_fingerprint_evicted_before_a_match_is_counted() -> None:
     assert counts[NUMBERS[2]] == [1000, 0, 0, 0, 1000 - (fingerprints.end - fingerprints.first), 0]
 
 
+@pytest.mark.ci
 def test_a_constantly_diverging_site_hides_no_other() -> None:
     fingerprints = _reader.Fingerprints(64 * MiB)
     crowd = [CheckedRecord(Tensor(n, dtype=INT64), (Tensor(1),), site=2) for n in range(2000)]
@@ -220,6 +224,7 @@ def test_a_constantly_diverging_site_hides_no_other() -> None:
     assert add(fingerprints, 1, [CheckedRecord(Tensor(1, dtype=INT64), (Tensor(1),), site=2)])[1] == [2002]
 
 
+@pytest.mark.ci
 def test_late_and_early_differences_of_a_site_are_reported_equally_often() -> None:
     fingerprints, reported = _reader.Fingerprints(64 * MiB), Counter[int]()
     add(fingerprints, 0, [record(GOOD)])
@@ -231,6 +236,7 @@ def test_late_and_early_differences_of_a_site_are_reported_equally_often() -> No
     assert {150 < reported[quarter] < 250 for quarter in range(4)} == {True}, reported
 
 
+@pytest.mark.ci
 def test_the_number_of_waiting_differences_is_bounded() -> None:
     fingerprints = _reader.Fingerprints(64 * MiB)
     many = array("Q", range(1, 2001))
@@ -500,6 +506,7 @@ def test_stateful_fingerprints_are_counted_among_those_with_inputs(
     assert counted == 3 * stateful
 
 
+@pytest.mark.ci
 def test_by_default_at_most_4096_rows_are_returned() -> None:
     fingerprints = _reader.Fingerprints(64 * MiB)
     step = dtypes.dtype("checked").fields["step"][1]  # type: ignore[index]

@@ -108,6 +108,7 @@ def in_row(workers: list[Measured], row: int) -> list[tuple[float, Spans]]:
     return [(w.tick_ns, path) for w in workers for path in w.paths if path.row == row and path.durations]
 
 
+@pytest.mark.ci
 @given(WORKERS)
 def test_a_row_has_the_sums_of_all_workers(workers: list[Measured]) -> None:
     fold = folded(workers)
@@ -206,6 +207,7 @@ def test_a_percentile_is_interpolated_within_its_bucket(ticks: list[int], tick_n
         assert row[name] == pytest.approx(interpolated(ticks, fraction, tick_ns), rel=1e-12)  # type: ignore[literal-required]
 
 
+@pytest.mark.ci
 @given(WORKERS)
 def test_workers_with_other_clocks_move_a_percentile_by_half_a_bucket(workers: list[Measured]) -> None:
     fold = folded(workers)
@@ -347,6 +349,7 @@ def test_any_accepted_summaries_give_finite_numbers(entries: list[dict[str, floa
     assert all(math.isfinite(value) and value >= 0 for value in row.values() if isinstance(value, float | int))
 
 
+@pytest.mark.ci
 @given(WORKERS)
 def test_a_histogram_counts_every_span_in_the_buckets_of_the_first_clock(workers: list[Measured]) -> None:
     fold = folded(workers)

@@ -592,6 +592,7 @@ all_records = st.lists(
 )
 
 
+@pytest.mark.ci
 @given(st.lists(all_records, min_size=2, max_size=4))
 def test_every_fingerprint_is_in_one_row_and_every_comparison_in_one_class(workers: list[list[CheckedRecord]]) -> None:
     for by_input in (False, True):
@@ -606,6 +607,7 @@ def test_every_fingerprint_is_in_one_row_and_every_comparison_in_one_class(worke
             assert any(class_ != Class.IDENTICAL for class_ in ones)
 
 
+@pytest.mark.ci
 @given(st.lists(all_records, min_size=2, max_size=2))
 def test_by_input_equality_is_that_of_a_dictionary(workers: list[list[CheckedRecord]]) -> None:
     workers = [[replace(each, flags=0) for each in reported] for reported in workers]

@@ -61,6 +61,7 @@ def test_rounding_differences_at_three_contents_make_another_class(contents: int
     assert found.sites[0].error == (max(row.error or 0 for row in found.rows) if contents > 2 else 0)
 
 
+@pytest.mark.ci
 def test_frequent_pairs_leave_space_for_other_pairs_of_the_site() -> None:
     contents, each = 50, 21  # 82 pairs with usual outputs for each of 50 contents: more than the limit of 4,096 pairs
     found = matched(*(records_of(always(what, contents)) for what in (USUAL, OTHER, THIRD) for _ in range(each)))
@@ -272,6 +273,7 @@ def test_the_order_of_contents_does_not_matter(workers: list[dict[int, int]], ch
     assert apart(*map(shuffled, workers)) == apart(*map(records_of, workers))
 
 
+@pytest.mark.ci
 @given(st.lists(BEHAVIOUR, min_size=1, max_size=4), st.sampled_from((USUAL, OTHER, THIRD)), st.integers(0, 11))
 def test_a_divergence_stays_found_when_a_healthy_worker_is_added(
     others: list[dict[int, int]], order: int, content: int

@@ -68,11 +68,16 @@ def compared(path: Path) -> Callable[..., Then]:
     ("period", "began_s", "ended_s"),
     [
         ({}, 60, 120),
-        ({"over": 30.0}, 90, 120),
-        ({"over": 100.0}, 20, 120),
-        ({"since": BEGAN_S + DAY_S + 20.0, "until": BEGAN_S + DAY_S + 50.0}, 20, 50),
-        ({"at": BEGAN_S + DAY_S + 44.0}, 40, 50),
-        ({"since": BEGAN_S + DAY_S + 41.0, "until": BEGAN_S + DAY_S + 43.0}, 40, 50),
+        *(
+            pytest.param(*each, marks=pytest.mark.ci)
+            for each in (
+                ({"over": 30.0}, 90, 120),
+                ({"over": 100.0}, 20, 120),
+                ({"since": BEGAN_S + DAY_S + 20.0, "until": BEGAN_S + DAY_S + 50.0}, 20, 50),
+                ({"at": BEGAN_S + DAY_S + 44.0}, 40, 50),
+                ({"since": BEGAN_S + DAY_S + 41.0, "until": BEGAN_S + DAY_S + 43.0}, 40, 50),
+            )
+        ),
     ],
 )
 def test_a_period_is_compared_with_the_same_time_a_day_earlier(
@@ -107,6 +112,7 @@ def test_only_the_named_services_are_compared(compared: Callable[..., Then]) -> 
     assert compared("late")[1] == ("service late recorded nothing yesterday, so it is not compared",)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("names", "spans", "workers"), [((), 410, 3), (("batch",), 200, 1), (("api", "late"), 210, 2)])
 def test_a_period_counts_only_the_named_services(names: tuple[str, ...], spans: int, workers: int, path: Path) -> None:
     with opened([str(path)]) as world:

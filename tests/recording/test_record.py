@@ -59,6 +59,7 @@ def recording(*arguments: str, under: Sequence[str] = ()) -> Iterator[Process]:
             process.kill()
 
 
+@pytest.mark.ci
 def test_a_recording_without_a_daemon_shows_what_the_machine_shows(worker: Start, tmp_path: Path) -> None:
     for number in range(2):
         started(worker, BRICKD_WORKER=str(number), **STILL)
@@ -135,6 +136,7 @@ def test_nothing_is_recorded_if_a_file_of_the_set_exists(tmp_path: Path, given: 
     assert not runtime().recordings.exists()
 
 
+@pytest.mark.ci
 def test_a_recording_copied_to_another_file_system_stays_private(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     with running(), TemporaryDirectory(dir=SHM) as other:
@@ -147,6 +149,7 @@ def test_a_recording_copied_to_another_file_system_stays_private(worker: Start, 
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+@pytest.mark.ci
 def test_ctrl_c_ends_a_recording_and_keeps_it(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     with running():
@@ -204,6 +207,7 @@ def test_a_recording_whose_client_is_gone_ends_and_restores_the_settings(worker:
         assert document("workers", str(left))["workers"][0]["set"]["spans"] == "on"
 
 
+@pytest.mark.ci
 def test_a_killed_recording_without_a_daemon_restores_the_settings(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
 
@@ -246,6 +250,7 @@ def test_unread_spans_are_reported_if_the_guardian_was_killed_too(worker: Start,
         assert brickd("status", "--check").returncode == 0
 
 
+@pytest.mark.ci
 def test_a_recording_until_exit_ends_with_the_last_selected_worker(worker: Start, tmp_path: Path) -> None:
     first = started(worker, BRICKD_WORKER="0", **STILL)
     second = started(worker, BRICKD_WORKER="1", **STILL)
@@ -292,6 +297,7 @@ def test_a_killed_daemon_leaves_its_recording_up_to_that_point(worker: Start, tm
         assert "has no end" in brickd("status", str(left)).stderr
 
 
+@pytest.mark.ci
 def test_after_a_killed_daemon_the_next_one_continues_its_own_records(worker: Start, tmp_path: Path) -> None:
     process = started(worker, TURNS + "with a: pass\npause()", **STILL)
     with running() as daemon:

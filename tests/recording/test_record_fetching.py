@@ -148,6 +148,7 @@ def fetched(path: Path, out: Path) -> None:
     assert list(out.parent.iterdir()) == [out]
 
 
+@pytest.mark.ci
 def test_an_unfetched_recording_can_be_fetched_later_with_or_without_a_daemon(tmp_path: Path, prefix: str) -> None:
     fetched(stored_recording(), tmp_path / "without.brick")
     (tmp_path / "without.brick").unlink()
@@ -172,6 +173,7 @@ def test_all_files_of_a_recording_are_fetched(elsewhere: Path) -> None:
     assert document("status", *map(str, elsewhere.iterdir()))["recording"]["files"][0]["problem"] is None
 
 
+@pytest.mark.ci
 def test_ctrl_c_during_a_fetch_keeps_the_file_in_its_place(elsewhere: Path) -> None:
     path = stored_recording()
     with running():
@@ -184,6 +186,7 @@ def test_ctrl_c_during_a_fetch_keeps_the_file_in_its_place(elsewhere: Path) -> N
         fetched(path, elsewhere / "run.brick")
 
 
+@pytest.mark.ci
 def test_a_client_killed_during_a_fetch_loses_nothing(elsewhere: Path) -> None:
     path = stored_recording()
     with running():
@@ -196,6 +199,7 @@ def test_a_client_killed_during_a_fetch_loses_nothing(elsewhere: Path) -> None:
         fetched(path, elsewhere / "run.brick")
 
 
+@pytest.mark.ci
 def test_a_daemon_killed_during_a_fetch_loses_nothing_and_the_next_serves_it(elsewhere: Path) -> None:
     path = stored_recording()
     with running() as daemon, fetching(path, elsewhere / "run.brick") as process:
@@ -222,6 +226,7 @@ def test_a_file_that_does_not_fit_on_the_disk_stays_in_its_place(elsewhere: Path
         fetched(path, elsewhere / "run.brick")
 
 
+@pytest.mark.ci
 def test_a_file_created_during_the_fetch_is_not_overwritten(elsewhere: Path) -> None:
     path, out = stored_recording(), elsewhere / "run.brick"
     with running():

@@ -144,6 +144,7 @@ def test_each_checksum_is_read_complete_and_once_across_chunks_and_files(
     assert all(each == Lost() for each in lost.values())
 
 
+@pytest.mark.ci
 @given(PASSES, st.sampled_from([640, 704, 768]), st.data())
 def test_truncated_or_missing_files_give_only_complete_checksums(
     passes: list[tuple[int, list[tuple[int, str]]]], limit: int, data: st.DataObject
@@ -276,6 +277,7 @@ def test_several_workers_are_read_in_one_pass() -> None:
         assert list(found) == [(MINE, ONE), (OTHER, ONE), (MINE, TWO)], "the records can be read repeatedly"
 
 
+@pytest.mark.ci
 def test_recorded_checksums_match_their_worker(worker: Start, tmp_path: Path) -> None:
     file, _ = checked(worker, tmp_path)
     with opened([file]) as world, open_recording(file) as opened_:
@@ -290,7 +292,7 @@ def test_recorded_checksums_match_their_worker(worker: Start, tmp_path: Path) ->
         assert found.lost == {there.reading.uuid: Lost()}
 
 
-@pytest.mark.parametrize("newest", [1, 1000])
+@pytest.mark.parametrize("newest", [1, pytest.param(1000, marks=pytest.mark.ci)])
 def test_the_newest_checksums_are_shown_whatever_chunk_they_begin_in(newest: int) -> None:
     generator = random.Random(newest)
     slots = b"".join(made(n, generator.choice([0, 1, 8])) for n in range(1, 3000))

@@ -70,6 +70,7 @@ def test_each_command_shown_for_a_recording_runs_on_it(recorded: str) -> None:
         )
 
 
+@pytest.mark.ci
 def test_a_difference_in_a_recording_suggests_no_command_for_this_machine(recorded: str) -> None:
     answer = document("diff", recorded, code=1)
     assert "-api/0 and -api/1 disagree in weight w (--by weights)" in answer["headlines"]

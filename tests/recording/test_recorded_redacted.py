@@ -211,6 +211,7 @@ def test_only_listed_fields_of_each_record_are_kept_across_chunks_and_files(
         keyed.apart()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("room", [2_000, 5_000, pytest.param(20_000, marks=pytest.mark.ci)])
 def test_slots_dropped_from_a_full_spool_reveal_nothing(room: int) -> None:
     made, tape = Made(room), Tape([], 1 << 20)
@@ -377,6 +378,7 @@ def found(engine: Engine, files: Sequence[Path]) -> set[bytes]:
     return {word for word in engine.words() if any(word in each for each in every)}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("by", ["with a daemon", "without a daemon"])
 def test_a_redacted_recording_has_no_customer_data(worker: Start, tmp_path: Path, by: str) -> None:
     file = tmp_path / "run.brick"
@@ -416,6 +418,7 @@ pause()
 """
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("prefix")
 @pytest.mark.parametrize("named", ["{}", '{"generation": 1234567890123}'])
 @pytest.mark.parametrize(
@@ -475,6 +478,7 @@ def test_all_files_of_a_redacted_set_are_redacted_alike(worker: Start, tmp_path:
             assert json.loads(next(iter(form)).body)["redacted"] is True
 
 
+@pytest.mark.ci
 def test_two_redacted_recordings_of_one_worker_have_nothing_in_common(worker: Start, tmp_path: Path) -> None:
     program = KEY + ENGINE.replace("ROUNDS", "2")
     seen: list[tuple[set[int], int]] = []
@@ -500,6 +504,7 @@ def test_two_redacted_recordings_of_one_worker_have_nothing_in_common(worker: St
     assert 0 not in (its, others)
 
 
+@pytest.mark.ci
 def test_an_older_recording_without_the_mark_is_not_redacted(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     file = tmp_path / "run.brick"
@@ -544,7 +549,7 @@ def made_of_many() -> Made:
     return made
 
 
-@pytest.mark.parametrize(("room", "lost"), [(1 << 24, 0), (3_000 * SLOT, 4 * 4096)])
+@pytest.mark.parametrize(("room", "lost"), [(1 << 24, 0), pytest.param(3_000 * SLOT, 4 * 4096, marks=pytest.mark.ci)])
 @pytest.mark.parametrize("redacts", [pytest.param(False, marks=pytest.mark.ci), True])
 def test_a_checksum_in_two_pieces_is_redacted_in_both(redacts: bool, room: int, lost: int) -> None:
     made, keyed, tape = made_of_many(), Keyed() if redacts else None, Tape([], 1 << 22)
@@ -568,7 +573,7 @@ def test_a_checksum_in_two_pieces_is_redacted_in_both(redacts: bool, room: int, 
         assert made.secrets.isdisjoint(file[at : at + 8] for at in range(len(file)))
 
 
-@pytest.mark.parametrize("redacts", [False, True])
+@pytest.mark.parametrize("redacts", [False, pytest.param(True, marks=pytest.mark.ci)])
 @pytest.mark.parametrize("done", [1, 2, 3])
 def test_a_checksum_is_redacted_equally_wherever_a_piece_ends(redacts: bool, done: int) -> None:
     made, keyed, tape = Made(done), Keyed() if redacts else None, Tape([], 1 << 22)

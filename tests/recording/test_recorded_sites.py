@@ -65,6 +65,7 @@ def test_a_recorded_checksum_has_the_kernel_and_layer_of_its_origin(worker: Star
     assert [event["checked"]["position"] for event in there["lanes"][0]["events"]] == [0] * 4
 
 
+@pytest.mark.ci
 def test_shared_sites_are_stored_once_and_workers_without_sites_have_none(worker: Start, tmp_path: Path) -> None:
     for number in range(2):
         process = started(worker, CHECKS, BRICKD_WORKER=str(number), **STILL)

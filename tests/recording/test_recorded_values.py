@@ -46,6 +46,7 @@ def test_of_tensors_a_recording_has_only_checksums_but_everything_else(worker: S
         assert (each["output"]["elements"], each["output"]["nan"]) == (40, 0)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("by", [pytest.param("with a daemon", marks=pytest.mark.ci), "without a daemon"])
 def test_a_recording_with_values_has_everything_and_a_warning(worker: Start, tmp_path: Path, by: str) -> None:
     file = tmp_path / "run.brick"
@@ -85,6 +86,7 @@ def test_values_and_redact_exclude_each_other(tmp_path: Path) -> None:
         from_query(StartRecording, [("values", "true"), ("redact", "true")])
 
 
+@pytest.mark.ci
 def test_the_report_of_a_recording_names_its_level_of_redaction(worker: Start, tmp_path: Path) -> None:
     for number, (option, words) in enumerate((("--values", "with the values of tensors"), ("--redact", "redacted"))):
         file = tmp_path / f"{number}.brick"

@@ -100,6 +100,7 @@ def test_a_file_that_is_not_a_recording_is_refused_with_its_type(tmp_path: Path)
         open_recording("/dev/zero")
 
 
+@pytest.mark.ci
 def test_a_recording_of_another_user_is_not_permitted(tmp_path: Path, nobody: list[str]) -> None:
     path = Path("/tmp") / f"brickd-{os.getpid()}-theirs.brick"
     path.write_bytes(b"")
@@ -115,6 +116,7 @@ def test_a_recording_of_another_user_is_not_permitted(tmp_path: Path, nobody: li
 # ---- processes
 
 
+@pytest.mark.ci
 def test_everything_written_by_a_killed_writer_is_read(worker: Start, tmp_path: Path) -> None:
     path = tmp_path / "F.brick"
     process = worker(
@@ -137,6 +139,7 @@ while True:
         assert any("its writer still runs or was killed" in reported for reported in form.end.words())
 
 
+@pytest.mark.ci
 def test_complete_chunks_are_read_while_another_process_writes(worker: Start, tmp_path: Path) -> None:
     path = tmp_path / "F.brick"
     process = worker(

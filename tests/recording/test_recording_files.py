@@ -166,6 +166,7 @@ def test_a_recording_without_a_complete_snapshot_names_the_truncation(file: Path
     )
 
 
+@pytest.mark.ci
 def test_damage_affects_only_its_chunk_and_is_reported_with_its_place(file: Path) -> None:
     whole = file.read_bytes()
     for kind, offset, _, body in chunks(file):
@@ -403,6 +404,7 @@ def event_body(number: int) -> bytes:
     return bodies.event(Event(number, 10**9, "looked", f"for the {number}. time"))
 
 
+@pytest.mark.ci
 def test_the_newest_events_of_a_recording_are_kept_and_others_missed_as_live(tmp_path: Path) -> None:
     live = Log(99)
     numbers = list(range(100, 100 + 5 * KEPT // 2))
@@ -473,6 +475,7 @@ def with_lanes(path: Path, lanes: int, snapshot: Snapshot, fill: Callable[[_read
         recording.close()
 
 
+@pytest.mark.ci
 def test_the_rings_of_a_worker_are_read_in_two_passes_whatever_their_number(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     lanes, each, many = 8, 5000, 3
@@ -730,6 +733,7 @@ def test_a_recording_names_the_straggler_that_the_daemon_named(worker: Start, tm
     assert {finding["worker"] for finding in answer["stragglers"]} == {"api/2"}
 
 
+@pytest.mark.ci
 def test_a_hang_is_found_in_a_recording(worker: Start, tmp_path: Path) -> None:
     for number in range(3):
         opens = "with brick.span('all_reduce'): pause()" if number else "with brick.span('gemm'): pause()"

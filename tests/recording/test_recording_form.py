@@ -127,6 +127,7 @@ def test_a_chunk_can_be_read_again_while_it_is_unchanged() -> None:
 # ---- changed files
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
 def test_a_changed_byte_loses_only_its_chunk_and_is_reported(mask: int) -> None:
     whole = tape(SMALL)
@@ -146,6 +147,7 @@ def test_a_changed_byte_loses_only_its_chunk_and_is_reported(mask: int) -> None:
         assert seen.end.words()
 
 
+@pytest.mark.ci
 def test_a_truncated_recording_is_read_up_to_the_truncation() -> None:
     whole = tape(SMALL)
     where = places(SMALL)

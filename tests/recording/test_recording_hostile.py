@@ -137,6 +137,7 @@ def with_changed_value(body: bytes, data: st.DataObject) -> bytes:
     return json.dumps(value).encode() + end + rest
 
 
+@pytest.mark.ci
 @given(st.data())
 def test_on_any_recording_verbs_answer_or_give_the_reason(
     tmp_path_factory: pytest.TempPathFactory, honest: list[Written], data: st.DataObject

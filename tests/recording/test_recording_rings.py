@@ -61,6 +61,7 @@ SLOTS = st.lists(
 )
 
 
+@pytest.mark.ci
 @given(st.lists(st.tuples(st.integers(0, 1), st.booleans(), SLOTS), max_size=4))
 def test_rings_are_recorded_exactly_as_they_were(
     passes: list[tuple[int, bool, list[dict[str, int]]]],
@@ -112,6 +113,7 @@ def test_more_than_a_chunk_of_slots_becomes_several_chunks(ahead: int) -> None:
         assert drain.spans == 90_000
 
 
+@pytest.mark.ci
 def test_events_left_for_the_next_pass_are_recorded_once() -> None:
     with rings(event_slots=1 << 18) as r, memory() as fd:
         written = numbered(2 * 65536 + 300, "event")
@@ -274,6 +276,7 @@ def test_a_recording_truncated_while_written_stops_and_keeps_waiting_slots(lengt
         assert (records(chunk.body).first, records(chunk.body).slots) == (4000, late.tobytes())
 
 
+@pytest.mark.ci
 def test_drains_are_recorded_while_their_thread_continues() -> None:
     with rings(lanes=2, span_slots=1 << 12) as r, memory() as fd:
         recording, spool = begin(fd, 1 << 26, ahead_bytes=1 << 16), _reader.Spool(8 << 20)

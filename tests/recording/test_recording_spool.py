@@ -193,6 +193,7 @@ def test_a_spool_of_no_capacity_is_refused(size: int) -> None:
         _reader.Spool().wait(-1)
 
 
+@pytest.mark.ci
 def test_a_second_thread_draining_into_a_spool_is_refused() -> None:
     with workers(2, slots=1 << 14) as both, memory() as fd:
         spool, recording = _reader.Spool(), begin(fd, 1 << 26)
@@ -215,6 +216,7 @@ def test_a_second_thread_draining_into_a_spool_is_refused() -> None:
         assert sum(map(len, positions(seen).values())) + spool.refused_slots == 2 * 12 * 16_000
 
 
+@pytest.mark.ci
 def test_of_two_threads_writing_at_once_one_is_refused_without_damage() -> None:
     with workers(1, slots=1 << 12) as ((r, drain),), memory() as fd:
         spool, recording = _reader.Spool(), begin(fd, 1 << 28)

@@ -59,12 +59,14 @@ def test_live_figures_are_those_of_status_without_a_daemon(worker: Start) -> Non
     assert brickd.live().bricks().document["source"] == "shared memory"
 
 
+@pytest.mark.ci
 def test_live_figures_are_those_of_status_from_a_daemon(worker: Start, daemon: Daemon) -> None:
     start_two(worker)
     holds_the_figures_of_status(brickd.live())
     assert brickd.live().bricks().document["source"] == "daemon"
 
 
+@pytest.mark.ci
 def test_recorded_figures_are_those_of_status(worker: Start, tmp_path: Path) -> None:
     start_two(worker)
     path = tmp_path / "run.brick"
@@ -131,6 +133,7 @@ def rich_recording(worker: Start, tmp_path: Path) -> str:
     return path
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("rich")
 def test_the_columns_are_the_keys_of_the_rows() -> None:
     live = brickd.live()
@@ -189,10 +192,12 @@ def test_a_fingerprint_has_the_values_that_diff_shows() -> None:
         brickd.live().fingerprints("nobody")
 
 
+@pytest.mark.ci
 def test_a_recorded_fingerprint_has_the_values_that_diff_shows(rich_recording: str) -> None:
     has_the_fingerprints_of_diff(brickd.open(rich_recording))
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("rich")
 def test_fingerprints_of_a_daemon_are_those_of_the_rings(daemon: Daemon) -> None:
     from_daemon = brickd.live().fingerprints()
@@ -201,6 +206,7 @@ def test_fingerprints_of_a_daemon_are_those_of_the_rings(daemon: Daemon) -> None
     assert list(brickd.live().fingerprints()) == list(from_daemon)
 
 
+@pytest.mark.ci
 def test_a_comparison_is_the_document_of_diff_with_its_sites_as_a_table(rich_recording: str) -> None:
     path = rich_recording
     found = brickd.open(path).diff("api/0", "api/1", by="input")
@@ -302,6 +308,7 @@ def test_files_of_two_recordings_are_refused(worker: Start, tmp_path: Path) -> N
     assert str(raised.value) == text_of(RecordingRefused, "workers", *paths)
 
 
+@pytest.mark.ci
 def test_a_recording_without_workers_gives_empty_tables(prefix: str, tmp_path: Path) -> None:
     path = str(tmp_path / "empty.brick")
     record("-o", path, "--duration", "0.05")
@@ -311,6 +318,7 @@ def test_a_recording_without_workers_gives_empty_tables(prefix: str, tmp_path: P
         assert "0 rows from recording" in table._repr_html_()
 
 
+@pytest.mark.ci
 def test_a_recording_cut_before_its_first_snapshot_is_refused(worker: Start, tmp_path: Path) -> None:
     started(worker)
     path = tmp_path / "cut.brick"
@@ -321,6 +329,7 @@ def test_a_recording_cut_before_its_first_snapshot_is_refused(worker: Start, tmp
     assert str(raised.value) == text_of(RecordingRefused, "workers", str(path))
 
 
+@pytest.mark.ci
 def test_a_recording_that_is_still_written_shows_what_is_there(worker: Start, tmp_path: Path) -> None:
     start_two(worker)
     path = tmp_path / "run.brick"
@@ -331,6 +340,7 @@ def test_a_recording_that_is_still_written_shows_what_is_there(worker: Start, tm
         assert profile.workers().document["recording"]["files"][0]["ended"] is None
 
 
+@pytest.mark.ci
 def test_importing_brickd_loads_nothing_and_a_profile_loads_no_numpy(prefix: str) -> None:
     program = """
 import sys

@@ -45,6 +45,7 @@ def recorded(worker: Start, tmp_path: Path) -> str:
     return path
 
 
+@pytest.mark.ci
 def test_spans_are_the_document_of_their_verb(recorded: str) -> None:
     profile = brickd.open(recorded)
     assert profile.spans(top=100).document == document("spans", recorded, "-n", "100")
@@ -68,6 +69,7 @@ def test_steps_are_the_spans_of_kind_step_in_order(recorded: str) -> None:
     assert first["brick"].tolist() == ["decode"] * 3
 
 
+@pytest.mark.ci
 def test_the_newest_steps_are_kept_and_all_are_counted(recorded: str) -> None:
     profile = brickd.open(recorded)
     newest = profile.steps("api/1", newest=2)
@@ -75,6 +77,7 @@ def test_the_newest_steps_are_kept_and_all_are_counted(recorded: str) -> None:
     assert newest.document["steps_total"] == 3
 
 
+@pytest.mark.ci
 def test_the_columns_are_the_keys_of_spans_and_steps(recorded: str) -> None:
     profile = brickd.open(recorded)
     for schema, table in ((SPANS, profile.spans()), (STEPS, profile.steps())):
@@ -148,6 +151,7 @@ def test_a_wrong_parameter_of_spans_is_refused(wrong: dict[str, int], kind: type
         Profile(("run.brick",)).steps(newest=0)
 
 
+@pytest.mark.ci
 def test_an_unknown_worker_of_a_recording_is_refused(recorded: str) -> None:
     with pytest.raises(NoSuchWorker):
         brickd.open(recorded).steps("nobody")

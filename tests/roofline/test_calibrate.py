@@ -109,6 +109,7 @@ def core(rates: dict[str, tuple[float, Evidence]], name: str = "core", **more: A
 # ---- the file
 
 
+@pytest.mark.ci
 @given(st.lists(st.builds(with_evidence, devices, evidences), max_size=3))
 def test_peaks_survive_saving_and_loading(tmp_path_factory: pytest.TempPathFactory, known: list[Device]) -> None:
     path = tmp_path_factory.mktemp("peaks") / "peaks"
@@ -531,6 +532,7 @@ def test_a_measuring_program_is_outside_of_the_terminals_process_group(
 # ---- the verb
 
 
+@pytest.mark.ci
 def test_given_peaks_are_shown_as_given(prefix: str) -> None:
     answer = document("calibrate", "--device", "h\x1b[2J", "--peak-flops", "1e15", "--bandwidth", "3.35e12")
     (device,) = answer["devices"]

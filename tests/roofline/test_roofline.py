@@ -318,6 +318,7 @@ def test_without_peaks_the_message_names_calibrate(worker: Start) -> None:
     assert found.stderr == "brickd: no peaks are saved: measure those of this machine (brickd calibrate)\n"
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("peaks")
 def test_bricks_are_sorted_by_possible_gain_and_unknown_ones_counted(worker: Start) -> None:
     started(worker, COMPUTING)
@@ -355,6 +356,7 @@ def test_bricks_are_sorted_by_possible_gain_and_unknown_ones_counted(worker: Sta
     ]
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("peaks")
 def test_tiles_are_shown_by_level_with_their_fraction_of_the_peak(worker: Start) -> None:
     started(
@@ -380,6 +382,7 @@ pause()
     assert "OF PEAK" in head
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("peaks")
 def test_hostile_names_are_escaped(worker: Start, tmp_path: Path) -> None:
     started(worker, f"brick.brick({HOSTILE!r}).record(1_000, bytes=8, flops=8); pause()")
@@ -398,6 +401,7 @@ def test_a_picture_that_cannot_be_written_is_reported_with_its_path(worker: Star
     assert "a.svg: cannot be written: No such file or directory (use another --svg FILE)" in found.stderr
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("peaks")
 def test_a_picture_is_written_through_a_link_and_into_a_fifo(worker: Start, tmp_path: Path) -> None:
     started(worker, COMPUTING)
@@ -446,6 +450,7 @@ def test_a_window_has_only_the_work_since_the_daemons_first_look(worker: Start) 
             assert ", last " in brickd("roofline", "--over", over).stdout.splitlines()[1]
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("peaks")
 def test_a_kernel_timed_by_a_device_uses_the_amounts_of_its_launch(worker: Start) -> None:
     started(

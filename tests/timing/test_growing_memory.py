@@ -78,6 +78,7 @@ def test_a_leak_below_a_sawtooth_is_named() -> None:
     assert first(lambda minute: 500 + 40 * minute + 30 * (minute % 1.5)) == pytest.approx(10, abs=2)
 
 
+@pytest.mark.ci
 def test_a_named_leak_stays_named_down_to_half_of_the_threshold() -> None:
     assert first(lambda minute: 500 + 0.98 * minute) is None
     assert first(lambda minute: 500 + 1.02 * minute) is not None

@@ -66,6 +66,7 @@ def odd(verdict: dict[str, Any]) -> dict[str, tuple[str, str | None]]:
     return {each["worker"]: (each["state"], each["brick"]) for each in verdict["odd"]}
 
 
+@pytest.mark.ci
 def test_hang_names_one_worker_of_eight_in_another_brick_after_the_fact(worker: Start) -> None:
     service(worker, [STUCK.format("moe_gemm" if number == 5 else "all_reduce") for number in range(8)])
     verdict, rows = hang(code=1)
@@ -94,6 +95,7 @@ with brick.span("rank 0" if {leads} else "forward"), brick.layer({layer}):
 """
 
 
+@pytest.mark.ci
 def test_hang_names_the_worker_in_another_all_reduce(worker: Start) -> None:
     step, behind = {"layer": 3, "within": "mlp"}, {"layer": 2, "within": "attention"}
     places = [step, step, step, behind]
@@ -117,6 +119,7 @@ def test_hang_names_the_stuck_worker_among_idle_ones(worker: Start) -> None:
     assert verdict["text"].endswith("; 3 others are idle")
 
 
+@pytest.mark.ci
 def test_hang_names_the_stuck_worker_among_moving_ones(worker: Start) -> None:
     service(worker, [MOVING, STUCK.format("moe_gemm"), MOVING, MOVING])
     verdict, rows = hang(*FAIR, code=1)
@@ -160,6 +163,7 @@ inside.wait()
 """
 
 
+@pytest.mark.ci
 def test_a_thread_waiting_in_every_worker_hides_no_stuck_worker(worker: Start) -> None:
     service(worker, [THREADS + STUCK.format("moe_gemm" if number == 2 else "all_reduce") for number in range(4)])
     verdict, rows = hang(code=1)
@@ -169,6 +173,7 @@ def test_a_thread_waiting_in_every_worker_hides_no_stuck_worker(worker: Start) -
     assert len({row["thread"] for row in rows}) == 8
 
 
+@pytest.mark.ci
 def test_no_worker_is_named_if_all_wait_or_too_few_exist(worker: Start) -> None:
     two = service(worker, [STUCK.format("all_reduce"), STUCK.format("moe_gemm")])
     verdict, _ = hang()

@@ -87,6 +87,7 @@ def test_differences_of_five_percent_matter_at_a_level_of_one_percent() -> None:
     assert two["level"] == 0.005
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("counts", [(CALLS_MIN, CALLS_MIN), (10, 2000), (300, 300)])
 @pytest.mark.parametrize("kind", DRAWS)
 def test_equal_groups_do_not_differ(kind: str, counts: tuple[int, int]) -> None:

@@ -73,6 +73,7 @@ def scaled(slot: Slot, factor: float) -> Slot:
     return replace(slot, bricks=bricks)
 
 
+@pytest.mark.ci
 @given(SEEDS, st.randoms(use_true_random=False))
 def test_the_order_of_workers_changes_nothing(seed: int, shuffler: random.Random) -> None:
     fleet = slow_gemm(3.0)
@@ -326,6 +327,7 @@ def test_a_named_worker_stays_named_until_well_below_the_threshold() -> None:
 # ---- hostile numbers
 
 
+@pytest.mark.ci
 @given(st.data())
 def test_no_claimed_number_breaks_the_judgement(data: st.DataObject) -> None:
     figures = st.sampled_from([0, 1, 5, 2**63, 2**64 - 1])

@@ -41,6 +41,7 @@ def three(worker: Start, daemon: Daemon) -> Daemon:
     return daemon
 
 
+@pytest.mark.ci
 def test_the_findings_come_first_and_then_the_workers_side_by_side(three: Daemon) -> None:
     three.judged = judge(fleet().looks(6, seed=1))
     ended = brickd("stragglers", TZ="UTC")
@@ -57,6 +58,7 @@ def test_the_findings_come_first_and_then_the_workers_side_by_side(three: Daemon
     assert len(rows) == 3
 
 
+@pytest.mark.ci
 def test_status_begins_with_the_straggler_and_a_check_fails(three: Daemon) -> None:
     three.judged = judge(fleet().looks(6, seed=1))
     screen = brickd("status", TZ="UTC").stdout.splitlines()
@@ -74,6 +76,7 @@ def test_status_begins_with_the_straggler_and_a_check_fails(three: Daemon) -> No
     assert document("status", "api/0")["stragglers"] == []
 
 
+@pytest.mark.ci
 def test_a_straggler_is_not_folded_into_the_healthy_workers(worker: Start, daemon: Daemon) -> None:
     for number in range(6):
         started(worker, BRICKD_SERVICE="api", BRICKD_WORKER=str(number))
@@ -116,6 +119,7 @@ def test_a_conspicuous_worker_not_called_slow_is_shown_with_the_reason(three: Da
     assert brickd("stragglers").stdout.splitlines()[-1] == reported
 
 
+@pytest.mark.ci
 def test_on_a_narrow_screen_no_line_is_cut(three: Daemon) -> None:
     more = replace(GEMM, elements=lambda worker: 4600 if worker == 2 else 4000)
     for made in (GEMM, more):
@@ -137,6 +141,7 @@ def test_before_enough_slots_the_screen_reports_that(three: Daemon) -> None:
     assert brickd("stragglers").stdout == "no worker is judged yet: 0 ns were recorded, 4 slots of 10 s are needed\n"
 
 
+@pytest.mark.ci
 def test_an_old_judgement_has_its_age(three: Daemon) -> None:
     judged = judge(fleet().looks(6, seed=1))
     three.judged = judged.at(judged.ended.now_ns + 20 * SECOND)
@@ -149,6 +154,7 @@ def test_an_old_judgement_has_its_age(three: Daemon) -> None:
     assert brickd("stragglers").stdout.splitlines()[0] == first
 
 
+@pytest.mark.ci
 def test_after_a_minute_without_a_look_no_worker_is_judged(three: Daemon) -> None:
     judged = judge(fleet().looks(6, seed=1))
     three.judged = judged.at(judged.ended.now_ns + 75 * SECOND)
@@ -196,6 +202,7 @@ def test_without_a_daemon_the_message_names_the_command_that_starts_one() -> Non
     assert ended.stderr == ("brickd: straggler detection needs a daemon (start one: brickd up -d)\n")
 
 
+@pytest.mark.ci
 def test_a_hostile_name_is_escaped(worker: Start, daemon: Daemon) -> None:
     for number in range(3):
         started(worker, BRICKD_SERVICE="=cmd()", BRICKD_WORKER=str(number))
@@ -209,6 +216,7 @@ def test_a_hostile_name_is_escaped(worker: Start, daemon: Daemon) -> None:
     assert json.loads(brickd("stragglers", "-o", "jsonl").stdout)["worker"] == "=cmd()/2"
 
 
+@pytest.mark.ci
 def test_findings_can_be_limited_to_selected_workers(three: Daemon, worker: Start) -> None:
     started(worker, BRICKD_SERVICE="batch")
     three.judged = judge(fleet().looks(6, seed=1))

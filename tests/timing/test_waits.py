@@ -257,6 +257,7 @@ def until(so: Callable[[], bool]) -> None:
         os.sched_yield()
 
 
+@pytest.mark.ci
 def test_processes_sharing_their_only_processor_wait_and_name_each_other() -> None:
     cpu = min(os.sched_getaffinity(0))
     with spinning(cpu, 2) as pids:
@@ -593,6 +594,7 @@ def test_if_wall_times_do_not_single_out_a_brick_none_is_named() -> None:
     assert names(judge(busy("", 2.0, others_factor=1.1)))[0] == [], "all bricks take longer"
 
 
+@pytest.mark.ci
 def test_equal_computing_workers_on_a_busy_host_raise_no_alarm() -> None:
     for seed in range(60):
         judged = judge(busy("", 1.0, seed=seed))

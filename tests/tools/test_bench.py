@@ -155,6 +155,7 @@ def test_a_compiled_loop_includes_the_cost_of_the_interpreters_loop() -> None:
     assert times.ratio_of_min("in C", "with b:") == 0.4
 
 
+@pytest.mark.ci
 def test_a_case_that_recorded_too_little_is_rejected() -> None:
     honest: list[int] = []
     cheating: list[int] = []
@@ -235,6 +236,7 @@ def test_a_fleet_records_and_leaves_no_file() -> None:
         assert find(prefix) == []
 
 
+@pytest.mark.ci
 def test_sparse_segments_claim_the_maximum_and_take_little_memory() -> None:
     with workplace() as place, hostile.started(place, "benchmarks.sparse", "2") as files:
         assert files.stdout is not None

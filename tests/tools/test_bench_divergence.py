@@ -252,6 +252,7 @@ def asked(of: Recorded, tokens: list[int]) -> Recorded:
     return Recorded(of.checksums[tokens], of.sketches[tokens], of.statistics[tokens])
 
 
+@pytest.mark.ci
 def test_key_attacks_need_a_known_key_and_statistics_attacks_do_not() -> None:
     tokens = [int(token) for token in np.random.default_rng(2).integers(0, 256, 1024)]
     right = {

@@ -37,6 +37,7 @@ def test_a_full_run_has_enough_clean_hours() -> None:
     assert clean * frozen.FULL.clean_s / 3600 >= frozen.CLEAN_HOURS_MIN
 
 
+@pytest.mark.ci
 def test_a_seed_draws_the_same_trials_and_settings_and_a_part_of_them() -> None:
     whole = {cell.key: cell for cell in drawn(3)}
     assert [*whole.values()] == drawn(3)

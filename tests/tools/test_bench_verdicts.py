@@ -383,7 +383,7 @@ def by_process(cell: Cell) -> dict[str, Any]:
     return result() | {"cell": cell.key, "pid": os.getpid()}
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.ci)])
 def test_each_job_runs_cells_in_a_process_of_its_own(jobs: int, tmp_path: Path) -> None:
     kept = begun(tmp_path / "kept", 5)
     found = command.finish(CELLS, kept, by_process, command.line, jobs)
@@ -401,6 +401,7 @@ def interrupted(cell: Cell) -> dict[str, Any]:
     return result()
 
 
+@pytest.mark.ci
 def test_an_interrupted_run_ends_the_cells_of_all_jobs(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         command.finish(CELLS, begun(tmp_path / "kept", 5), interrupted, command.line, 2)

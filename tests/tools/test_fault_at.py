@@ -95,6 +95,7 @@ def errors(process: subprocess.Popen[str]) -> list[int]:
     return [int(word) for word in stdout.removeprefix("begun ").split()]
 
 
+@pytest.mark.ci
 def test_each_effect_is_reported_before_it_begins(tmp_path: Path, compiled: Compile) -> None:
     folder = fresh(tmp_path / "at")
     reading, log_fd = os.pipe()
@@ -143,6 +144,7 @@ def test_without_paths_only_regular_files_count(tmp_path: Path, compiled: Compil
     assert files(folder) == {"old": b"", "new": b""}
 
 
+@pytest.mark.ci
 def test_a_partial_write_is_reported_and_completed_by_the_caller(tmp_path: Path, compiled: Compile) -> None:
     through_python, through_c = (fresh(tmp_path / name) for name in ("python", "c"))
     first = start(through_python, fault_at(compiled, "short:2", (through_python,)))
@@ -152,6 +154,7 @@ def test_a_partial_write_is_reported_and_completed_by_the_caller(tmp_path: Path,
     assert files(through_c) == {"kept": b"checTAIL"}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("action", "error"), [("enospc", errno.ENOSPC), ("eio", errno.EIO)])
 def test_an_error_occurs_once_or_from_then_on(tmp_path: Path, compiled: Compile, action: str, error: int) -> None:
     once, onward, all_along = (fresh(tmp_path / name) for name in ("once", "onward", "all along"))

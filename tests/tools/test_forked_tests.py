@@ -104,6 +104,7 @@ def run(folder: Path, text: str, *options: str) -> tuple[subprocess.CompletedPro
     return ended, Counter(notes.read_text().splitlines() if notes.exists() else ())
 
 
+@pytest.mark.ci
 def test_a_test_that_reaches_its_timeout_fails_with_its_timeout_and_the_next_one_runs(tmp_path: Path) -> None:
     text = """
 import signal

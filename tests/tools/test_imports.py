@@ -110,6 +110,7 @@ def included(source: Path) -> set[Path]:
     return found
 
 
+@pytest.mark.ci
 def test_no_c_file_includes_its_own_header_indirectly() -> None:
     sources = [path for folder in ("agent/src", "brickd/reader") for path in (ROOT / folder).rglob("*.c")]
     assert len(sources) > 70
@@ -120,6 +121,7 @@ def test_no_c_file_includes_its_own_header_indirectly() -> None:
         pytest.fail(f"a circle of files: {' <- '.join(path.name for path in error.args[1])}")
 
 
+@pytest.mark.ci
 def test_imports_go_only_to_earlier_rooms() -> None:
     def room(module: str) -> int:
         return -1 if module in ("brickd", "brickd.errors") else ROOMS.index(module.split(".")[1])
@@ -149,6 +151,7 @@ def test_only_modules_that_are_found_by_their_names_have_less_than_40_lines() ->
     assert [path for path in of_agent if len(path.read_text().splitlines()) < 40] == []
 
 
+@pytest.mark.ci
 def test_a_public_class_name_means_one_thing() -> None:
     homes = defaultdict(list)
     for path in (path for root in ("brickd", "agent/brick_agent") for path in sources(ROOT / root)):
@@ -194,6 +197,7 @@ def test_a_pickle_uses_the_public_path_of_a_class() -> None:
     assert (Divergence.__module__, errors.BrickdError.__module__) == ("brickd.divergence", "brickd.errors")
 
 
+@pytest.mark.ci
 def test_a_pickle_from_before_the_modules_moved_can_be_loaded() -> None:
     # This runs in a new process that has imported nothing. So the pickle itself must import what it needs.
     load = f"""
@@ -252,10 +256,12 @@ def test_a_command_disables_garbage_collection_and_a_daemon_keeps_it(prefix: str
     assert result.stdout.splitlines()[1:] == ["0", "True"]
 
 
+@pytest.mark.ci
 def test_status_loads_neither_numpy_nor_psutil(prefix: str) -> None:
     assert not loaded_by_status() & {"numpy", "psutil", "asyncio", "starlette", "uvicorn", "socket"}
 
 
+@pytest.mark.ci
 def test_status_without_comparable_data_loads_no_comparison_code(worker: Start) -> None:
     started(worker)
     loaded = loaded_by_status()
@@ -267,6 +273,7 @@ def test_status_without_comparable_data_loads_no_comparison_code(worker: Start) 
     assert not loaded & ({f"brickd.{each}" for each in decoders} | {"hashlib", "tempfile", "tomllib"})
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("daemon")
 def test_a_status_from_a_daemon_loads_no_code_for_segments_or_views() -> None:
     loaded = loaded_by_status()

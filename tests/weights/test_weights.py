@@ -547,6 +547,7 @@ def test_invalid_dictionary_entries_are_refused() -> None:
     assert array("i", of) == array("i", [7])
 
 
+@pytest.mark.ci
 @given(st.randoms(use_true_random=False), st.integers(1, 5), st.integers(1, 6))
 def test_the_order_of_records_changes_nothing(random: random.Random, workers: int, tensors: int) -> None:
     names = tuple(f"api/{number}" for number in range(workers))
@@ -638,6 +639,7 @@ def test_the_number_of_tensors_of_a_service_is_bounded() -> None:
     assert (len(holds), holds.refused, len(numerics.weights.tensors("api"))) == (TENSORS_MAX, 3, TENSORS_MAX)
 
 
+@pytest.mark.ci
 def test_64_workers_of_1000_tensors_take_a_few_megabytes() -> None:
     numerics = Numerics()
     weights = numerics.weights

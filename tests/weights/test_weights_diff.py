@@ -140,6 +140,7 @@ def test_a_tensor_missing_in_a_fully_read_worker_is_diverged() -> None:
     assert (site["fingerprints"], site["missing"]) == (1, 1)
 
 
+@pytest.mark.ci
 def test_a_worker_with_more_tensors_than_its_ring_is_not_called_equal(worker: Start, prefix: str) -> None:
     watching(worker, "0", "1", more="{f'more.{n}': array('f', [n]) for n in range(3000)}")
     answer = document("diff", "api", "--by", "weights")
@@ -298,6 +299,7 @@ def spoil(path: Path, since: int, until: int | None) -> None:
     path.write_bytes(damaged)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("what", ["a rescan", pytest.param("all from a rescan on", marks=pytest.mark.ci)])
 def test_a_rescan_partly_lost_in_a_recording_makes_weights_incomplete(
     worker: Start, prefix: str, tmp_path: Path, what: str

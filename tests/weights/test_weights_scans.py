@@ -23,6 +23,7 @@ from brickd.shm.segment_copy import Reading
 HEAD = forge.place(PAGE, "lane") + forge.field("lane", "event_head")[0]
 
 
+@pytest.mark.ci
 def test_records_that_do_not_fit_wait_and_none_is_lost(worker: Start, prefix: str) -> None:
     process = worker(
         PROGRAM
@@ -73,6 +74,7 @@ pause()
     assert process.end() == 0
 
 
+@pytest.mark.ci
 def test_tensors_beyond_the_limit_of_sites_are_refused_and_counted(worker: Start, prefix: str) -> None:
     got, records, _, _ = left_by(
         worker,
@@ -88,6 +90,7 @@ def test_tensors_beyond_the_limit_of_sites_are_refused_and_counted(worker: Start
     assert lane["event_attempts"] == lane["event_records"] + sum(lane["event_dropped"]) == 2048 + 16_500
 
 
+@pytest.mark.ci
 def test_a_large_tensor_is_read_in_slices(worker: Start, prefix: str) -> None:
     _, records, reported, _ = left_by(
         worker,
@@ -125,6 +128,7 @@ def ask(of: Reading, number: int) -> None:
         os.close(fd)
 
 
+@pytest.mark.ci
 def test_a_scan_begins_only_on_request(worker: Start, prefix: str) -> None:
     process = worker(
         PROGRAM
@@ -415,6 +419,7 @@ def test_a_segment_has_the_scan_period_and_the_number_of_load_only_tensors(engin
         assert plan(reading(prefix)) == (0, 1), "the next segment has the same times between scans"
 
 
+@pytest.mark.ci
 def test_a_load_during_a_slice_is_left_to_the_following_slices(engine: Path, prefix: str) -> None:
     with running(engine) as process:
         order(process, "lLw")
@@ -432,6 +437,7 @@ def test_a_constantly_moving_tensor_is_refused_and_ends_no_scan(engine: Path, pr
         assert got.process["tensors_refused"] >= 5
 
 
+@pytest.mark.ci
 def test_a_tensor_moved_once_during_its_read_is_read_again(engine: Path, prefix: str) -> None:
     with running(engine) as process:
         order(process, "lr")
@@ -444,6 +450,7 @@ def test_a_tensor_moved_once_during_its_read_is_read_again(engine: Path, prefix:
         )
 
 
+@pytest.mark.ci
 def test_each_borrowed_tensor_is_released_even_if_unreadable(engine: Path, prefix: str) -> None:
     with running(engine) as process:
         assert order(process, "lrwk")[-1] == 0
@@ -454,6 +461,7 @@ def test_each_borrowed_tensor_is_released_even_if_unreadable(engine: Path, prefi
         assert [each[:2] for each in found(got)[-2:]] == LOADED[1:]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("how", ["rm", "reopen"])
 def test_all_weights_are_recorded_again_into_a_replacement_segment(engine: Path, prefix: str, how: str) -> None:
     with running(engine) as process:
@@ -467,6 +475,7 @@ def test_all_weights_are_recorded_again_into_a_replacement_segment(engine: Path,
         assert (after.process["weights"], after.process["scans"]) == (4, 1)
 
 
+@pytest.mark.ci
 def test_a_child_forked_during_a_slice_records_all_weights(engine: Path, prefix: str) -> None:
     with running(engine) as process:
         assert order(process, "lrf") == [5, 0, 0]

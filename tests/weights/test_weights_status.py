@@ -40,6 +40,7 @@ def checked(*arguments: str) -> tuple[int, str]:
     return ended.returncode, ended.stdout.strip()
 
 
+@pytest.mark.ci
 def test_differing_weights_lead_every_screen_with_and_without_a_daemon(worker: Start, prefix: str) -> None:
     odd_among(worker)
     alone = document("status")
@@ -62,6 +63,7 @@ def test_differing_weights_lead_every_screen_with_and_without_a_daemon(worker: S
         assert checked("api/0")[0] == 0
 
 
+@pytest.mark.ci
 def test_the_outlier_has_a_line_among_many_workers(worker: Start, prefix: str) -> None:
     odd_among(worker)
     watching(worker, *"34567")
@@ -281,6 +283,7 @@ def test_tensors_of_other_shards_do_not_count_as_compared() -> None:
     assert tensors(weighed)["w", -1][1:] == (4, 3, 1, True)
 
 
+@pytest.mark.ci
 def test_coverage_shows_weights_next_to_inputs(worker: Start, prefix: str) -> None:
     odd_among(worker)
     answer = document("coverage")

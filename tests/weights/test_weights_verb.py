@@ -89,6 +89,7 @@ def settled(daemon: Running, *names: str, tensors: int = 3) -> None:
 THREE = ("0", "1", "2")
 
 
+@pytest.mark.ci
 def test_without_a_daemon_the_contents_of_the_rings_are_compared(worker: Start) -> None:
     watching(worker, *THREE)
     (line,) = lines()
@@ -101,6 +102,7 @@ def test_without_a_daemon_the_contents_of_the_rings_are_compared(worker: Start) 
     assert second.startswith("3 of 4 workers equal, 3 tensors, ")
 
 
+@pytest.mark.ci
 def test_the_table_shows_worker_tensor_error_and_checksums(worker: Start) -> None:
     watching(worker, "0", "1")
     watching(worker, "2", more='{"layers.1.mlp.up.weight": array("f", [1.5] * 8)}')
@@ -118,6 +120,7 @@ def test_the_table_shows_worker_tensor_error_and_checksums(worker: Start) -> Non
     assert "TENSOR" in "\n".join(lines("--all", code=1))
 
 
+@pytest.mark.ci
 def test_of_two_against_two_all_are_reported_as_disagreeing(worker: Start) -> None:
     watching(worker, "0", "1")
     watching(worker, "2", "3", more='{"layers.1.mlp.up.weight": array("f", [1.5] * 8)}')
@@ -153,6 +156,7 @@ def test_without_comparable_weights_the_reason_is_shown_and_it_exits_6(worker: S
     )
 
 
+@pytest.mark.ci
 def test_a_worker_with_the_weights_of_another_shard_is_reported(worker: Start) -> None:
     watching(worker, "0.tp0", "1.tp0")
     watching(worker, "0.tp1", "1.tp1", "2.tp0", shift=1)
@@ -209,6 +213,7 @@ def test_unreadable_tensors_are_distinguished_from_unread_ones(worker: Start) ->
     assert "unseen: 4 tensors that cannot be read" in by_weights.stdout
 
 
+@pytest.mark.ci
 def test_different_keys_are_reported_and_not_compared(worker: Start, tmp_path: Path) -> None:
     watching(worker, "0", "1", "2")
     watching(worker, "3", BRICKD_KEY_FILE=f"{tmp_path}/another")
@@ -233,6 +238,7 @@ def test_a_hostile_tensor_name_is_escaped(worker: Start) -> None:
 # ---- with a daemon
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("prefix")
 def test_a_flipped_bit_is_found_and_reported_by_a_rescan(worker: Start) -> None:
     with running() as daemon:
@@ -313,6 +319,7 @@ def relayed(path: Path, after_order: Callable[[], None]) -> Iterator[None]:
             thread.join()
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("prefix")
 def test_a_worker_without_steps_is_named_after_the_timeout(worker: Start) -> None:
     with running() as daemon:
@@ -359,6 +366,7 @@ def again(daemon: Running, *, killed: bool) -> Iterator[Running]:
         yield successor
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("killed", [pytest.param(False, marks=pytest.mark.ci), True])
 @pytest.mark.usefixtures("prefix")
 def test_weights_read_once_are_known_to_all_later_daemons(worker: Start, killed: bool) -> None:
@@ -394,6 +402,7 @@ def test_weights_of_dead_workers_are_known_until_forgotten(worker: Start) -> Non
         assert lines(code=6) == [NO_WORKERS]
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("prefix")
 def test_a_damaged_weights_file_is_moved_aside_and_reported(worker: Start) -> None:
     with running() as daemon:
@@ -410,6 +419,7 @@ def test_a_damaged_weights_file_is_moved_aside_and_reported(worker: Start) -> No
             assert weights_document(code=6)["workers"][0]["tensors"] == 3
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("prefix")
 @pytest.mark.parametrize(
     "degree", [[], *(pytest.param([degree], marks=pytest.mark.ci) for degree in ("--values", "--redact"))]
@@ -444,6 +454,7 @@ def test_a_recording_has_weights_known_at_its_start_and_read_meanwhile(
         assert "w.brick:api/0 differs from 1 that agree, in layers.1.mlp.up.weight" in ended.stdout
 
 
+@pytest.mark.ci
 def test_a_flipped_bit_in_a_model_is_located_exactly(worker: Start, prefix: str) -> None:
     program = """
 from random import Random

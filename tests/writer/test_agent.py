@@ -351,6 +351,7 @@ def test_an_open_brick_is_visible(worker: Start, prefix: str) -> None:
     assert spans(reading(prefix)) == {"begun": 1, "abandoned": 1}
 
 
+@pytest.mark.ci
 @pytest.mark.interpreter
 def test_service_and_worker_come_from_the_caller_or_the_environment(worker: Start, prefix: str) -> None:
     got = record(worker, prefix, "brick.init()", BRICKD_SERVICE="api", BRICKD_WORKER="2.tp3.pp1")
@@ -396,6 +397,7 @@ def test_init_accepts_any_argument(worker: Start, prefix: str, given: str) -> No
     assert got.header["lanes"] == 32
 
 
+@pytest.mark.ci
 def test_importing_the_agent_loads_nothing_else(worker: Start, prefix: str) -> None:
     process = worker(
         """

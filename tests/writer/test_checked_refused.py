@@ -269,6 +269,7 @@ for output, input in ((y, x), (Raises(KeyboardInterrupt()), x), (y, Raises(Syste
     assert lost(got) == 2
 
 
+@pytest.mark.ci
 def test_no_argument_raises_an_exception(worker: Start, prefix: str) -> None:
     process = worker(
         NUMBERS
@@ -347,6 +348,7 @@ def test_strict_mode_raises_mistakes(worker: Start, call: str) -> None:
     assert process.end() == 0
 
 
+@pytest.mark.ci
 def test_an_interrupt_is_not_swallowed(worker: Start) -> None:
     source = """
 class Asked:

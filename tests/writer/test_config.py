@@ -64,7 +64,14 @@ def planned(library: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan
 
 
 @pytest.mark.parametrize(
-    ("what", "unsaid"), [("lanes", 32), ("paths", 8192), ("names", 4096), ("sites", 2048), ("event_slots", 4096)]
+    ("what", "unsaid"),
+    [
+        ("lanes", 32),
+        *(
+            pytest.param(*each, marks=pytest.mark.ci)
+            for each in (("paths", 8192), ("names", 4096), ("sites", 2048), ("event_slots", 4096))
+        ),
+    ],
 )
 def test_each_setting_has_a_default_and_the_host_overrides_the_environment(
     planned: Callable[..., Plan], what: str, unsaid: int

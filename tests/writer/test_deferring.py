@@ -189,6 +189,7 @@ assert brick.pending() == 0
     assert exact(got) == {}
 
 
+@pytest.mark.ci
 def test_finalizes_dropped_by_a_full_ring_leave_their_work_pending(worker: Start, prefix: str) -> None:
     got, _ = recorded(
         worker,
@@ -456,7 +457,7 @@ def test_a_forked_child_has_no_pending_work_and_no_ids_of_its_parent(worker: Sta
     assert process.end() == 0, process.stderr
 
 
-@pytest.mark.parametrize("how", ["rm", "reopen"])
+@pytest.mark.parametrize("how", ["rm", pytest.param("reopen", marks=pytest.mark.ci)])
 def test_after_a_lost_segment_ids_stay_unique_and_pending_work_can_be_finalized(
     compiled: Compile, prefix: str, how: str
 ) -> None:
@@ -479,7 +480,7 @@ def test_after_a_lost_segment_ids_stay_unique_and_pending_work_can_be_finalized(
 
 
 @pytest.mark.interpreter
-@pytest.mark.parametrize("watched", [True, False])
+@pytest.mark.parametrize("watched", [True, pytest.param(False, marks=pytest.mark.ci)])
 def test_a_segment_left_to_its_consumer_is_marked_as_ended(worker: Start, prefix: str, watched: bool) -> None:
     process = worker(
         """

@@ -69,7 +69,7 @@ def test_every_prompt_is_sampled_before_the_quantile_and_within_127_epochs(draws
     assert 0.98 / 64 < share < 1.02 / 64
 
 
-@pytest.mark.parametrize("bits", range(1, 7))
+@pytest.mark.parametrize("bits", [3, *(pytest.param(bits, marks=pytest.mark.ci) for bits in (1, 2, 4, 5, 6))])
 def test_a_rate_of_one_in_n_samples_a_step_once_in_n_epochs(draws: Drawn, bits: int) -> None:
     of = 2**bits
     for each in draws(2**32 // of, 128, (64 * 5,)):
@@ -83,12 +83,14 @@ def test_the_sampled_epoch_is_independent_in_each_block_of_64(draws: Drawn) -> N
     assert {each < 0 for each in later} == {True, False}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("every", [2, 3, 4, 12, 32, 64, 65])
 def test_a_prompt_at_regular_times_is_sampled_before_the_quantile(draws: Drawn, every: int) -> None:
     found = draws(2**32 // 64, quantile(64), (0,), every)
     assert all(found), "the quantile counts the requests of the prompt"
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("of", [3, 10, 1000])
 def test_rates_that_are_not_powers_of_two_sample_their_share(draws: Drawn, of: int) -> None:
     found = draws(2**32 // of, 512, (7,))
@@ -117,7 +119,7 @@ def epoch_of(compiled: Callable[..., Path]) -> EpochOf:
     return function
 
 
-@pytest.mark.parametrize("second", [1_800_000_000, 2**32 - 30])
+@pytest.mark.parametrize("second", [1_800_000_000, pytest.param(2**32 - 30, marks=pytest.mark.ci)])
 def test_an_epoch_word_expires_and_is_ignored_if_far_in_the_future(
     epoch_of: Callable[[int, int], int], second: int
 ) -> None:

@@ -31,6 +31,7 @@ spec.loader.exec_module(calls)
 # ---- one segment, one tree ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.ci
 def test_native_spans_and_python_spans_nest_in_one_segment(worker: Start, prefix: str, calls: str) -> None:
     got = record(
         worker,
@@ -186,6 +187,7 @@ def test_any_first_native_call_opens_the_segment_as_python_would(
     assert record(worker, prefix, program).service == "engine"
 
 
+@pytest.mark.ci
 def test_nothing_is_recorded_while_recording_is_off(worker: Start, prefix: str, calls: str) -> None:
     everything = """
 def everything(key):
@@ -316,6 +318,7 @@ for _ in range(2):
     }
 
 
+@pytest.mark.ci
 def test_native_spans_of_threads_that_alternate_on_the_interpreter_lock_are_exact(
     worker: Start, prefix: str, calls: str
 ) -> None:
@@ -366,6 +369,7 @@ assert calls.threads(4, 25, back) == 4
 # ---- references --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.ci
 def test_open_native_spans_neither_take_nor_give_references(worker: Start, prefix: str, calls: str) -> None:
     process = worker(
         calls
@@ -424,6 +428,7 @@ calls.threads(1, 10, back)
 # ---- forks -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.ci
 @pytest.mark.interpreter
 def test_a_forked_child_records_natively_into_its_own_segment(worker: Start, prefix: str, calls: str) -> None:
     process = worker(
@@ -461,6 +466,7 @@ pause()
     assert process.end() == 0
 
 
+@pytest.mark.ci
 def test_a_multiprocessing_child_with_only_native_spans_leaves_nothing(worker: Start, prefix: str, calls: str) -> None:
     process = worker(
         calls

@@ -95,6 +95,7 @@ shapes = st.one_of(
 )
 
 
+@pytest.mark.ci
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the variants are those of x86-64")
 def test_each_vector_width_of_the_processor_has_a_variant(variants: Variants) -> None:
     flags = set(re.findall(r"\w+", Path("/proc/cpuinfo").read_text()))

@@ -90,6 +90,7 @@ def test_ctypes_arrays_without_strides_have_a_fingerprint() -> None:
     agrees(brick.fingerprint((ctypes.c_int16 * 0)()), np.zeros(0, np.int16))
 
 
+@pytest.mark.ci
 def test_a_tensor_of_more_than_a_mebibyte_has_the_same_fingerprint() -> None:
     large = np.random.default_rng(1).standard_normal((600, 1000)).astype(np.float32)
     agrees(brick.fingerprint(large), large)
@@ -234,7 +235,7 @@ BF16 = np.arange(100, dtype=np.float32).view(np.uint32).__rshift__(16).astype(np
 EIGHTS = np.arange(256, dtype=np.uint8)
 
 
-@pytest.mark.parametrize("versioned", [True, False])
+@pytest.mark.parametrize("versioned", [True, pytest.param(False, marks=pytest.mark.ci)])
 def test_a_dlpack_tensor_has_the_fingerprint_of_its_memory(versioned: bool) -> None:
     for held in "?bhilqBHILQefd":
         numbers = np.arange(60).reshape(3, 20).astype(held)

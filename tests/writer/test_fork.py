@@ -72,6 +72,7 @@ pause()
     assert {each.header["pid"] for each in readings(prefix)} == set(children), "a parent removes only its own segment"
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("how", FORKS)
 def test_a_child_that_records_nothing_makes_and_removes_no_segment(worker: Start, prefix: str, how: str) -> None:
     process = worker(
@@ -97,6 +98,7 @@ pause()
     assert readings(prefix) == []
 
 
+@pytest.mark.ci
 def test_a_child_that_ends_cleanly_removes_only_its_own_segment(worker: Start, prefix: str) -> None:
     process = worker(
         FORKING.replace("FORK", "os.fork()")
@@ -163,6 +165,7 @@ pause()
     assert found[child] == {"begun": 20, "summarized": 20, "unmatched": 1}
 
 
+@pytest.mark.ci
 def test_grandchildren_have_their_own_segments_whether_or_not_parents_recorded(worker: Start, prefix: str) -> None:
     process = worker(
         FORKING.replace("FORK", "os.fork()")
@@ -193,10 +196,15 @@ pause()
     ("call", "index"),
     [
         ("brick.init('api', worker=7)", 7),
-        ("brick.init(worker='7.tp1')", 7),
-        ("brick.init('api')", 0),
-        ("record(1)", 0),
-        ("record(1); brick.init(worker=7)", 0),
+        *(
+            pytest.param(*each, marks=pytest.mark.ci)
+            for each in (
+                ("brick.init(worker='7.tp1')", 7),
+                ("brick.init('api')", 0),
+                ("record(1)", 0),
+                ("record(1); brick.init(worker=7)", 0),
+            )
+        ),
     ],
 )
 def test_a_child_may_name_its_worker_before_its_first_record(worker: Start, prefix: str, call: str, index: int) -> None:
@@ -226,6 +234,7 @@ pause()
     assert sum(lane["amounts"] for each in found for _, lane, _ in each.lanes) == refused
 
 
+@pytest.mark.ci
 def test_names_and_paths_keep_their_numbers_in_a_child(worker: Start, prefix: str) -> None:
     process = worker(
         FORKING.replace("FORK", "os.fork()")
@@ -317,7 +326,7 @@ pause()
     assert len(found) == 21
 
 
-@pytest.mark.parametrize("call", ["disable", "shutdown"])
+@pytest.mark.parametrize("call", ["disable", pytest.param("shutdown", marks=pytest.mark.ci)])
 def test_recording_disabled_before_a_fork_stays_disabled_in_the_child(worker: Start, prefix: str, call: str) -> None:
     process = worker(
         FORKING.replace("FORK", "os.fork()")
@@ -415,6 +424,7 @@ def test_multiprocessing_children_are_counted_with_any_start_method(
     assert process.end() == 0
 
 
+@pytest.mark.ci
 def test_started_programs_neither_make_nor_hold_a_segment(worker: Start, prefix: str) -> None:
     process = worker(
         """
@@ -438,6 +448,7 @@ def test_started_programs_neither_make_nor_hold_a_segment(worker: Start, prefix:
     assert readings(prefix) == []
 
 
+@pytest.mark.ci
 def test_vfork_and_posix_spawn_do_not_affect_the_parent(compiled: Compile, prefix: str) -> None:
     with native(program(compiled, "forks"), "vfork", "100") as process:
         spans = process.next_report()

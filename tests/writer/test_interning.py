@@ -51,7 +51,7 @@ def order(process: Worker, text: str) -> int:
     return int(process.next_report())
 
 
-@pytest.mark.parametrize("place", [7, 126])
+@pytest.mark.parametrize("place", [7, pytest.param(126, marks=pytest.mark.ci)])
 def test_colliding_names_each_have_a_stable_number(compiled: Compile, prefix: str, place: int) -> None:
     """A search that reaches the end of the table continues at its beginning. There, such names displace other names."""
     chain = [name for at in (place, (place + 2) % 128, (place + 1) % 128, place) for name in names_at(at, 4)]
@@ -150,7 +150,7 @@ def tables(compiled: Compile) -> Tables:
     return Tables(compiled("tables.so", sources, "-shared", "-fPIC", "-DBRICK_TEST_POINTS"))
 
 
-@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize("same", [True, pytest.param(False, marks=pytest.mark.ci)])
 @pytest.mark.parametrize("behind", [0, 1, 3])
 def test_colliding_names_written_concurrently_have_one_number_each(tables: Tables, behind: int, same: bool) -> None:
     *others, name, another = names_at(126, behind + 2)

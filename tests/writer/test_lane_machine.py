@@ -357,6 +357,7 @@ def lane(machine: type[LaneMachine]) -> Iterator[LaneMachine]:
     made.teardown()
 
 
+@pytest.mark.ci
 def test_a_layer_survives_a_span_begun_inside_while_recording_is_off(lane: LaneMachine) -> None:
     lane.layer_begin(1, 0)
     lane.begin(1, 1, None, 1)

@@ -264,6 +264,7 @@ def test_a_thread_that_records_throughout_is_counted_exactly(lost: os.PathLike[s
         assert "unmatched" not in spans
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("how", WAYS)
 def test_threads_that_record_during_a_reopen_lose_nothing_uncounted(
     lost: os.PathLike[str], prefix: str, how: str
@@ -301,6 +302,7 @@ def test_rings_and_their_dropped_counts_stay_in_the_lost_segment(lost: os.PathLi
         assert not any(lane["event_dropped"])
 
 
+@pytest.mark.ci
 def test_every_path_up_to_the_limit_is_copied(lost: os.PathLike[str], prefix: str) -> None:
     with native(lost, BRICKD_PATHS="8192") as process:  # type: ignore[arg-type]
         order(process, "bPox")
@@ -399,6 +401,7 @@ os.write(number, b"the host's")
 """
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("in_dev_shm", [False, True])
 def test_a_host_file_that_reused_the_descriptor_is_not_closed(
     worker: Start, prefix: str, tmp_path: Path, in_dev_shm: bool
@@ -421,6 +424,7 @@ assert os.waitpid(child, 0)[1] == 0
     assert host_file.read_text() == "the host's, still, and a child's"
 
 
+@pytest.mark.ci
 def test_a_host_file_that_reused_the_descriptor_does_not_grow(
     worker: Start, prefix: str, tmp_path: os.PathLike[str]
 ) -> None:
@@ -465,6 +469,7 @@ def scribble(fd: int, chance: random.Random, lanes: int) -> None:
     os.pwrite(fd, struct.pack("<QQ", tail, chance.choice([tail ^ MASK, 0, tail])), CONSUMERS)
 
 
+@pytest.mark.ci
 def test_a_hostile_consumer_changes_no_total(worker: Start, prefix: str) -> None:
     process = worker(
         """

@@ -269,6 +269,7 @@ with open("/dev/shm/filler", "wb", buffering=0) as filler:
 """
 
 
+@pytest.mark.ci
 @needs_namespaces
 def test_a_full_dev_shm_stops_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
     process = worker(small("1m") + FILL + 'assert os.listdir("/dev/shm") == ["filler"]\n' + HOST)
@@ -293,6 +294,7 @@ def test_a_read_only_dev_shm_stops_the_recording_and_not_the_host(worker: Start,
     unharmed(process, "cannot create a file in /dev/shm: Read-only file system")
 
 
+@pytest.mark.ci
 @needs_namespaces
 def test_a_dev_shm_that_fills_up_later_turns_new_paths_into_other(worker: Start, prefix: str) -> None:
     process = worker(
@@ -318,6 +320,7 @@ pause()
     assert process.stderr == ""
 
 
+@pytest.mark.ci
 @needs_namespaces
 def test_a_dev_shm_that_fills_up_later_refuses_lanes_and_counts_spans(worker: Start, prefix: str) -> None:
     process = worker(
@@ -349,6 +352,7 @@ pause()
     assert process.stderr == ""
 
 
+@pytest.mark.ci
 @needs_namespaces
 def test_details_without_memory_are_counted_as_dropped(worker: Start, prefix: str) -> None:
     process = worker(
@@ -370,6 +374,7 @@ pause()
     assert process.end() == 0
 
 
+@pytest.mark.ci
 @needs_namespaces
 def test_deferred_work_without_memory_is_dropped_and_not_pending(worker: Start, prefix: str) -> None:
     process = worker(
@@ -549,6 +554,7 @@ def kills(group: Path) -> int:
     return int(dict(line.split() for line in events.read_text().splitlines())["oom_kill"])
 
 
+@pytest.mark.ci
 def test_a_full_memory_cgroup_stops_the_recording_and_not_the_host(worker: Start, prefix: str, group: Path) -> None:
     # The agent leaves 1 MiB to its host. With only 0.5 MiB, the host itself sometimes exceeded the limit and was killed
     # by the kernel.
@@ -558,6 +564,7 @@ def test_a_full_memory_cgroup_stops_the_recording_and_not_the_host(worker: Start
     assert list(SHM.glob(prefix + "*")) == []
 
 
+@pytest.mark.ci
 def test_lanes_and_paths_are_refused_before_a_memory_cgroup_kills(worker: Start, prefix: str, group: Path) -> None:
     process = worker(
         JOINING

@@ -78,6 +78,7 @@ def example(compiled: Compile) -> Example:
 needs_rustc = pytest.mark.skipif(shutil.which("rustc") is None, reason="no rustc here")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", ["engine.c", "engine.cpp", pytest.param("engine.rs", marks=needs_rustc)])
 def test_the_engine_example_builds_as_documented_and_counts_every_span(
     example: Example, prefix: str, name: str
@@ -151,6 +152,7 @@ def test_spans_recorded_by_a_constructor_are_counted(compiled: Compile, prefix: 
         assert process.end() == 0
 
 
+@pytest.mark.ci
 def test_an_unassigned_kernel_number_has_no_site_and_touches_no_memory(
     compiled: Compile, prefix: str, tmp_path: Path
 ) -> None:
@@ -199,6 +201,7 @@ def test_an_unassigned_kernel_number_has_no_site_and_touches_no_memory(
         assert process.end() == 0
 
 
+@pytest.mark.ci
 def test_an_unloaded_writer_ends_as_at_exit_and_can_be_loaded_again(compiled: Compile, prefix: str) -> None:
     writer = compiled("writer.so", WRITER, "-shared", "-fPIC")
     with native(compiled("unload", (NATIVE / "unload.c",)), str(writer)) as process:
@@ -240,6 +243,7 @@ def test_two_writers_in_one_process_coexist(worker: Start, compiled: Compile, pr
 DONE, FIRST, LAST, JOINED, REFUSED, UNMATCHED = 0, 1, 2, 4, 8, 16
 
 
+@pytest.mark.ci
 def test_a_c_program_makes_graph_nodes_and_gets_each_refusal(compiled: Compile, prefix: str) -> None:
     with native(program(compiled, "nodes")) as process:
         outcomes = process.next_report()

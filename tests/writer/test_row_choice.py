@@ -90,6 +90,7 @@ def batches(kind: str) -> list[Bytes]:
     return made
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("kind", "code"), [("f", 12), ("d", 13), ("e", 10)])
 @pytest.mark.parametrize("epoch", WINDOWS)
 def test_rows_are_chosen_by_position_content_and_epoch(run: Run, epoch: int, kind: str, code: int) -> None:
@@ -120,6 +121,7 @@ result = [chosen(of_array(np.stack(rows))).count for rows in
     assert reported == [1, 2, 1, 1, 3]
 
 
+@pytest.mark.ci
 def test_workers_with_a_shared_beginning_choose_the_same_rows_of_it(run: Run) -> None:
     """The batches differ in the number, the length and the last tokens of their sequences, but all sequences begin
     alike.
@@ -140,6 +142,7 @@ result = [rows.inputs[n].checksum for n in range(rows.count)]
     assert len(set(first)) == 4
 
 
+@pytest.mark.ci
 def test_another_epoch_chooses_other_rows(run: Run) -> None:
     source = "result = list(chosen(of_array(np.random.default_rng(1).standard_normal((400, 8)).astype('f'))).at)"
     found = {tuple(run(source, epoch)[0]) for epoch in (23, 0, 32)}  # these epochs prefer the same positions
@@ -198,6 +201,7 @@ result = [looked_at(1, 1_000_000, 4), looked_at(2, 500_000, 4)]
 # ---- the record
 
 
+@pytest.mark.ci
 def test_rows_are_recorded_in_pairs_with_their_call(run: Run) -> None:
     reported, got = run("""
 x = np.random.default_rng(1).standard_normal((3, 7, 8)).astype("f")

@@ -51,6 +51,7 @@ def test_python_timer_handlers_record_during_an_interrupted_call(worker: Start, 
     assert process.end() == 0
 
 
+@pytest.mark.ci
 def test_native_handlers_that_interrupt_the_writer_are_refused_and_counted(compiled: Compile, prefix: str) -> None:
     with native(program(compiled, "signals"), "timers", "20000") as process:
         reported = process.next_report()

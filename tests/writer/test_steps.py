@@ -56,6 +56,7 @@ def test_invalid_rows_are_counted_and_the_step_kept(
     assert [lane["amounts"] for _, lane, _ in got.lanes] == [wrong]
 
 
+@pytest.mark.ci
 def test_spans_inside_a_step_inherit_its_key_and_the_ring_has_its_rows(worker: Start, prefix: str) -> None:
     process = worker(
         """

@@ -107,6 +107,7 @@ def test_a_text_is_recorded_if_more_than_half_of_the_ring_is_free(
     assert len(told(left(worker, prefix, program, BRICKD_EVENTS="64"))) == texts
 
 
+@pytest.mark.ci
 def test_a_segment_that_replaces_a_lost_one_gets_the_text_again(worker: Start, compiled: Compile, prefix: str) -> None:
     usual, alert = (str(compiled(f"{name}.so", WRITER, "-shared", "-fPIC", *how)) for name, how in WRITERS)
     process = worker(

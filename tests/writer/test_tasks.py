@@ -163,6 +163,7 @@ def test_a_thread_that_ends_with_a_span_open_abandons_it(worker: Start, prefix: 
     assert spans(got) == {"begun": 1, "abandoned": 1}
 
 
+@pytest.mark.ci
 @pytest.mark.interpreter
 @pytest.mark.parametrize("method", ["fork", pytest.param("forkserver", marks=pytest.mark.ci), "spawn"])
 @pytest.mark.parametrize("early", ["import brick_agent", ""], ids=["imported early", "by the child's work"])

@@ -32,6 +32,7 @@ def churned(worker: Start, prefix: str, batches: int) -> None:
     assert all(lane["thread"] == 0 for _, lane, _ in got.lanes)
 
 
+@pytest.mark.ci
 def test_a_thousand_threads_share_eight_lanes_and_lose_nothing(worker: Start, prefix: str) -> None:
     churned(worker, prefix, 125)
 
@@ -41,6 +42,7 @@ def test_ten_thousand_threads_share_eight_lanes_and_lose_nothing(worker: Start, 
     churned(worker, prefix, 1250)
 
 
+@pytest.mark.ci
 def test_threads_that_all_start_recording_at_once_are_all_counted(compiled: Compile, prefix: str) -> None:
     for _ in range(5):
         with native(program(compiled, "first"), "8") as process:
@@ -56,6 +58,7 @@ def test_threads_that_all_start_recording_at_once_are_all_counted(compiled: Comp
             assert process.end() == 0
 
 
+@pytest.mark.ci
 def test_more_native_threads_than_lanes_are_counted(compiled: Compile, prefix: str) -> None:
     with native(program(compiled, "first"), "20", BRICKD_LANES="4") as process:
         tried, _ = process.next_report()
@@ -120,7 +123,7 @@ def test_a_refused_thread_gets_a_lane_that_becomes_free(worker: Start, prefix: s
 # ---- the end of the interpreter ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("round_", range(5))
+@pytest.mark.parametrize("round_", [0, *(pytest.param(n, marks=pytest.mark.ci) for n in range(1, 5))])
 def test_daemon_threads_that_keep_recording_do_not_disturb_the_exit(worker: Start, prefix: str, round_: int) -> None:
     process = worker(
         """
@@ -218,6 +221,7 @@ def test_a_host_that_exits_inside_a_span_exits_normally(
     assert len(readings(prefix)) == (status < 0), "a worker killed by a signal leaves its segment"
 
 
+@pytest.mark.ci
 def test_an_unassigned_name_number_is_recorded_as_other(compiled: Compile, prefix: str, tmp_path: Path) -> None:
     source = tmp_path / "unknown.c"
     source.write_text(

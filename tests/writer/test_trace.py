@@ -269,6 +269,7 @@ def test_a_traced_recursion_takes_one_path(worker: Start, prefix: str) -> None:
     assert row["total_ns"] == pytest.approx(row["self_ns"])
 
 
+@pytest.mark.ci
 def test_a_traced_function_records_in_any_thread_and_child(worker: Start, prefix: str) -> None:
     got = record(
         worker,
@@ -302,6 +303,7 @@ def test_an_object_that_is_not_a_function_is_left_unchanged(worker: Start, prefi
     assert "BRICKD_STRICT=1" in worker(program, BRICKD_STRICT="1").next_report()
 
 
+@pytest.mark.ci
 def test_a_self_referencing_traced_function_is_garbage_collected(worker: Start, prefix: str) -> None:
     process = worker(
         """

@@ -9,6 +9,7 @@ from conftest import reading
 from recorded import Start, counts, record, spans
 
 
+@pytest.mark.ci
 def test_a_generator_is_timed_only_while_it_runs(worker: Start, prefix: str) -> None:
     process = worker(
         """
@@ -199,7 +200,7 @@ def test_a_task_cancelled_inside_a_span_leaves_nothing_open(worker: Start, prefi
     assert spans(got) == wanted
 
 
-@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("waits", [True, pytest.param(False, marks=pytest.mark.ci)])
 def test_a_yielded_value_is_not_kept(worker: Start, prefix: str, waits: bool) -> None:
     process = worker(
         f"""

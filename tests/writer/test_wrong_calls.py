@@ -66,6 +66,7 @@ CALLS = {
 }
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("call", CALLS)
 def test_a_wrong_call_writes_one_line_and_is_counted_by_brickd(worker: Start, call: str) -> None:
     line, kind = CALLS[call]
@@ -142,7 +143,13 @@ def test_a_wrong_value_is_shown_on_one_line_without_code_of_the_host(worker: Sta
     assert f", not {VALUES[value]} (" in line
 
 
-@pytest.mark.parametrize("call", ["brick.span('').__enter__()", "brick.BrickProfiler.enabled().start_brick(True)"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "brick.span('').__enter__()",
+        pytest.param("brick.BrickProfiler.enabled().start_brick(True)", marks=pytest.mark.ci),
+    ],
+)
 def test_a_wrong_first_call_leaves_the_service_the_name_of_the_program(prefix: str, tmp_path: Path, call: str) -> None:
     program = tmp_path / "server.py"
     program.write_text(f"import brick_agent as brick\n{call}\nprint(flush=True)\ninput()")
@@ -154,6 +161,7 @@ def test_a_wrong_first_call_leaves_the_service_the_name_of_the_program(prefix: s
         process.communicate("\n")
 
 
+@pytest.mark.ci
 def test_each_public_name_is_listed_before_it_is_loaded() -> None:
     program = """
 import sys, rlcompleter, brick_agent
