@@ -106,7 +106,7 @@ def explained(difference: Difference) -> str:
 
 def _rounding(difference: Difference) -> str:
     contents = difference.row.contents
-    known = "pass another backend= in each to tell brickd"
+    known = "pass a different backend= in each worker to tell brickd"
     if contents:
         shown = plural(contents, "input shows", "inputs show")
         known = f"{shown} this, expected {CONTENTS_MIN}; or {known}"

@@ -113,8 +113,8 @@ def _evidence(document: dict[str, Any], per_second: float) -> Evidence:
     reached = optional(document["undisturbed_per_second"], rate)
     if undisturbed > rounds or (reached is None) != (not undisturbed) or (reached or 0) > per_second:
         raise ValueError(
-            f"has {undisturbed} undisturbed of {rounds} rounds and the rate {reached} of these, expected rounds that"
-            f" match the best rate, {per_second}"
+            f"has {undisturbed} undisturbed rounds with a best rate of {reached}, expected at most {rounds} rounds and"
+            f" a rate of at most {per_second}"
         )
     return Evidence(
         text(document["at"]),

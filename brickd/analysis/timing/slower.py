@@ -211,8 +211,8 @@ def _alarm(service: str, found: _Found, past_ns: int) -> Alarm:
     times = [duration(math.exp(each.log_ns)) for each in (found.now, found.before)]
     more = percent(100 * math.expm1(found.now.log_ns - found.before.log_ns))
     text = (
-        f"{found.worker} is slower than before: {found.brick} takes {times[0]}, before it took {times[1]} for at least"
-        f" {duration(past_ns)} (+{more}); this costs {duration(1e9 * found.cost)}/s"
+        f"{found.worker} is slower than before: {found.brick} takes {times[0]} (+{more}); it took {times[1]} for at"
+        f" least {duration(past_ns)} before; the difference costs {duration(1e9 * found.cost)}/s"
     )
     command = f"brickd bricks --by worker --over 60s {as_argument(service)}"
     return Alarm("slower", service, (found.worker,), found.worker, text, command)
