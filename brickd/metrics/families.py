@@ -19,7 +19,10 @@ class Family(NamedTuple):
 
 SPANS = Family("brickd_span_seconds", "histogram", ("service", "brick"), "Durations of spans.")
 BOUNDS = Family(
-    "brickd_span_bound_seconds", "summary", ("service", "brick"), "Upper bounds of durations that nothing measured."
+    "brickd_span_bound_seconds",
+    "summary",
+    ("service", "brick"),
+    "Upper bounds of the durations of deferred work that no device measured.",
 )
 WORKER_SPANS = Family(
     "brickd_worker_span_seconds", "summary", ("service", "worker", "brick"), "Durations of spans of a worker."
@@ -28,14 +31,19 @@ WORKER_BOUNDS = Family(
     "brickd_worker_span_bound_seconds",
     "summary",
     ("service", "worker", "brick"),
-    "Upper bounds of durations that nothing measured, of a worker.",
+    "Upper bounds of the durations of a worker's deferred work that no device measured.",
 )
-OTHER_BRICKS = Family("brickd_other_bricks", "gauge", ("service",), "Bricks that are counted as brick=other.")
+OTHER_BRICKS = Family(
+    "brickd_other_bricks", "gauge", ("service",), "The number of bricks that are counted as brick=other."
+)
 
-WORKERS = Family("brickd_workers", "gauge", ("service", "state"), "Workers: live, ended or died.")
-WORKER_UP = Family("brickd_worker_up", "gauge", ("service", "worker"), "Whether the worker is alive.")
+WORKERS = Family("brickd_workers", "gauge", ("service", "state"), "The number of workers in this state.")
+WORKER_UP = Family("brickd_worker_up", "gauge", ("service", "worker"), "1 if the worker is alive, else 0.")
 WORKER_STARTED = Family(
-    "brickd_worker_start_time_seconds", "gauge", ("service", "worker"), "When the worker started, since 1970."
+    "brickd_worker_start_time_seconds",
+    "gauge",
+    ("service", "worker"),
+    "When the worker started, in seconds since 1970.",
 )
 WORKER_LOST = Family(
     "brickd_worker_lost_records_total",
@@ -47,22 +55,36 @@ LOST = Family(
     "brickd_lost_records_total", "counter", ("service", "stream"), "Spans, details and events that were lost."
 )
 LEDGER = Family(
-    "brickd_ledger_records", "gauge", ("service", "stream", "term"), "The ledger: what became of each record."
+    "brickd_ledger_records",
+    "gauge",
+    ("service", "stream", "term"),
+    "The number of records with this term of the ledger.",
 )
 
 PROBLEM = Family(
-    "brickd_problem", "gauge", ("service", "worker", "kind", "state"), "Problems of this kind, active or silenced."
+    "brickd_problem",
+    "gauge",
+    ("service", "worker", "kind", "state"),
+    "The number of problems of this kind in this state.",
 )
 EVIDENCE = Family(
     "brickd_evidence_verdict",
     "gauge",
     ("service", "evidence", "verdict"),
-    "1 for the verdict by a class of evidence: equal, diverged or unproven.",
+    "1 for the present verdict by this class of evidence: equal, diverged or unproven.",
 )
 LOOKED_AT = Family(
-    "brickd_evidence_looked_at", "gauge", ("service", "evidence"), "Recorded fingerprints, or watched weights."
+    "brickd_evidence_looked_at",
+    "gauge",
+    ("service", "evidence"),
+    "The number of recorded fingerprints, or of watched weights.",
 )
-COMPARED = Family("brickd_evidence_compared", "gauge", ("service", "evidence"), "How many of these were compared.")
+COMPARED = Family(
+    "brickd_evidence_compared",
+    "gauge",
+    ("service", "evidence"),
+    "The number of recorded fingerprints, or of watched weights, that were compared.",
+)
 WEIGHTS = Family(
     "brickd_weights_info",
     "gauge",
@@ -73,22 +95,32 @@ WEIGHTS_SUPPRESSED = Family(
     "brickd_weights_info_suppressed",
     "gauge",
     ("service", "worker"),
-    "Whether the digest is left out, because it changes too often.",
+    "1 if brickd_weights_info leaves out the digest of this worker, because the digest changes too often.",
 )
 
 DAEMON = Family("brickd_daemon_info", "gauge", ("version",), "The version of the daemon.")
-STARTED = Family("brickd_daemon_start_time_seconds", "gauge", (), "When the daemon started, since 1970.")
-LOOP_AGE = Family("brickd_daemon_loop_age_seconds", "gauge", (), "The time since the loop last read all segments.")
-SAVE_FAILING = Family("brickd_daemon_save_failing", "gauge", (), "Whether the last attempt to save the state failed.")
-QUARANTINED = Family("brickd_daemon_quarantined_segments", "gauge", (), "Segments that are not valid.")
+STARTED = Family("brickd_daemon_start_time_seconds", "gauge", (), "When the daemon started, in seconds since 1970.")
+LOOP_AGE = Family("brickd_daemon_loop_age_seconds", "gauge", (), "The time since the daemon last read all segments.")
+SAVE_FAILING = Family(
+    "brickd_daemon_save_failing", "gauge", (), "1 if the daemon's last attempt to save its state failed."
+)
+QUARANTINED = Family("brickd_daemon_quarantined_segments", "gauge", (), "The number of invalid segments.")
 CPU_SECONDS = Family("brickd_daemon_cpu_seconds_total", "counter", (), "The processor time of the daemon.")
 MEMORY = Family("brickd_daemon_resident_memory_bytes", "gauge", (), "The resident memory of the daemon.")
-PAGES = Family("brickd_daemon_pages_total", "counter", (), "Pages of metrics made before this one.")
+PAGES = Family(
+    "brickd_daemon_pages_total", "counter", (), "The number of pages of metrics that were made before this page."
+)
 PAGE_SECONDS = Family(
-    "brickd_daemon_page_cpu_seconds_total", "counter", (), "The processor time of the pages made before this one."
+    "brickd_daemon_page_cpu_seconds_total",
+    "counter",
+    (),
+    "The processor time for the pages of metrics that were made before this page.",
 )
 TEXTFILE_FAILURES = Family(
-    "brickd_daemon_textfile_failures_total", "counter", (), "Attempts to write the file of metrics that failed."
+    "brickd_daemon_textfile_failures_total",
+    "counter",
+    (),
+    "The number of failed attempts to write the file of metrics.",
 )
 
 FAMILIES = (
