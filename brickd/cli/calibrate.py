@@ -57,9 +57,14 @@ class Rate(click.ParamType[float]):
 @click.command()
 @click.option("--quick", is_flag=True, help="Measure for only a few seconds, with less precision.")
 @click.option("--replace", is_flag=True, help="Also replace higher results of earlier measurements.")
-@click.option("--peak-flops", type=Rate("FLOP/s"), metavar="RATE", help="Save this peak of a device, in FLOP/s: 989T.")
 @click.option(
-    "--bandwidth", type=Rate("B/s"), metavar="RATE", help="Save this memory bandwidth of the device, in bytes/s: 3.35T."
+    "--peak-flops", type=Rate("FLOP/s"), metavar="RATE", help="Save this peak of a device in FLOP/s, such as 989T."
+)
+@click.option(
+    "--bandwidth",
+    type=Rate("B/s"),
+    metavar="RATE",
+    help="Save this memory bandwidth of the device in bytes/s, such as 3.35T.",
 )
 @click.option("--device", metavar="NAME", help="Save the values under this name.  [default: given]")
 @output_options

@@ -51,5 +51,7 @@ def _service(workers: list[ReadSegment], file: str) -> CheckResult | None:
     else:
         seen = f"a different key in {listed(names)} than in {first}"
     fix = f"BRICKD_KEY_FILE={shlex.quote(file)}"
-    why = "in the server's environment; until then, the checksums of these workers cannot be compared with the others"
+    why = (
+        "set this in the server's environment; until then, these workers' checksums cannot be compared with the others'"
+    )
     return CheckResult("keys", "advice", seen, _WANTED, fix, why, tuple(names))

@@ -85,11 +85,17 @@ def judge_choice(clock: KernelClock, counters: Mapping[str, bool]) -> CheckResul
     wrong = [name for name, reads_counter in counters.items() if reads_counter and clock.current != clock.counter]
     if wrong:
         seen = f"{listed(wrong)}: the processor's counter, which the kernel no longer trusts"
-        fix, why = "BRICKD_CLOCK=monotonic", "in the server's environment, or restart it: these times may be wrong"
+        fix, why = (
+            "BRICKD_CLOCK=monotonic",
+            "set this in the server's environment, or only restart the server: its times may be wrong",
+        )
         return CheckResult("clock-choice", "broken", seen, wanted, fix, why, tuple(wrong))
     if slow:
         seen = f"{listed(slow)}: the system's clock"
-        fix, why = "BRICKD_CLOCK=auto", "in the server's environment; until then a span costs about twice as much"
+        fix, why = (
+            "BRICKD_CLOCK=auto",
+            "set this in the server's environment; until then, a span costs about twice as much",
+        )
         return CheckResult("clock-choice", "advice", seen, wanted, fix, why, tuple(slow))
     seen = f"{plural(len(counters), 'worker uses', 'workers use')} the right clock"
     return fine("clock-choice", seen, wanted, tuple(counters))

@@ -38,7 +38,7 @@ def _loss(
     fix, why = f"brickd inspect {as_argument(name)}", "shows where records were lost"
     if loss.settings:
         own = _largest(loss for _, loss in cases)
-        fix, why = " ".join(f"{name}={values[name]}" for name in own), "in the server's environment"
+        fix, why = " ".join(f"{name}={values[name]}" for name in own), "set this in the server's environment"
         if again := next((loss.again for _, loss in cases if loss.again), ""):
             why += f"; then run brickd doctor again: {again}"
     elif kind == "events":

@@ -469,8 +469,8 @@ def test_a_setting_has_one_value_in_all_findings_and_an_estimate_is_called_one()
     workers = (ReadSegment("a", "a", losses=(tables,)), ReadSegment("b", "b", losses=(marks,)))
     one, two = lost_records.judge(Segments(workers=workers), SHM, HOST)
     assert (one.fix, two.fix) == ("BRICKD_NAMES=200", "BRICKD_PATHS=300 BRICKD_NAMES=200")
-    assert one.why == "in the server's environment; then run brickd doctor again: it is an estimate"
-    assert two.why == "in the server's environment"
+    assert one.why == "set this in the server's environment; then run brickd doctor again: it is an estimate"
+    assert two.why == "set this in the server's environment"
 
 
 # ---- processes

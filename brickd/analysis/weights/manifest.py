@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import reprlib
 import stat
 import time
 from collections.abc import Mapping, Sequence
@@ -154,17 +155,26 @@ def _read(path: Path) -> bytes:
 def _judged(document: dict[str, Any]) -> Manifest:
     key, service = document["key"], document["service"]
     if not isinstance(service, str) or not (key is None or _is_hex(key)):
-        raise TypeError("the service must be a name, and the key 16 digits or null")
+        raise TypeError(
+            f"service is {reprlib.repr(service)}, and key is {reprlib.repr(key)}, expected a name, and 16 digits or"
+            " null"
+        )
     found: dict[TensorKey, ExpectedContent] = {}
     for row in document["tensors"]:
         place, content = place_of(row), content_of(row)
         numbers = (place.layer, place.expert)
         if not all(isinstance(each, str) for each in (place.shard, place.tensor, content.dtype)):
-            raise TypeError("shard, tensor and dtype must be names")
+            raise TypeError(f"shard, tensor or dtype of {reprlib.repr(place.tensor)} is not a name")
         if not all(each is None or type(each) is int for each in numbers) or not _is_hex(content.checksum):
-            raise TypeError("layer and expert must be numbers or null, and the checksum 16 digits")
+            raise TypeError(
+                f"layer, expert and checksum of {reprlib.repr(place.tensor)} are"
+                f" {reprlib.repr((*numbers, content.checksum))}, expected"
+                " numbers or null, and 16 digits"
+            )
         if not all(type(each) is int for each in content.shape):
-            raise TypeError("the shape must be a list of numbers")
+            raise TypeError(
+                f"shape of {reprlib.repr(place.tensor)} is {reprlib.repr(content.shape)}, expected a list of numbers"
+            )
         if place in found:
             raise ValueError(f"{place.tensor} is listed twice")
         found[place] = content

@@ -179,7 +179,7 @@ class Weights:
         for uuid, holds in workers.items():
             if len(holds) > len(made.tensors(holds.service)):
                 known = len(made.tensors(holds.service))
-                raise ValueError(f"a worker has {len(holds)} rows, its service {known} tensors")
+                raise ValueError(f"a worker has {len(holds)} tensors, expected at most the {known} of its service")
             now, firsts = holds.now.tobytes(), holds.firsts.tobytes()
             if now != firsts and any(map(operator.ne, map(bool, holds.now), map(bool, holds.firsts))):
                 raise ValueError(f"a tensor of {uuid} has only one of its current and its first content")
