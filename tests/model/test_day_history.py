@@ -58,6 +58,11 @@ def test_a_slot_is_in_the_row_of_its_middle(every_s: int) -> None:
     assert (history.total.began_ns, history.total.ended_ns, history.total.covered_ns) == (0, 120 * SECOND, 54 * SECOND)
 
 
+def test_a_slot_that_begins_in_one_row_may_be_in_the_next() -> None:
+    slots = [DaySlot(began * SECOND, (began + 10) * SECOND) for began in (9, 14, 16)]
+    assert [row.began_ns // SECOND for row in DayHistory(NONE, 20 * SECOND).rows(slots)] == [9, 16]
+
+
 def test_without_slots_there_are_no_rows() -> None:
     history = DayHistory(NONE, SECOND)
     assert ([*history.rows(())], history.total) == ([], None)
@@ -101,7 +106,6 @@ def test_slots_of_a_row_are_added_up() -> None:
         assert (both.workers, both.p50_ns) == (row.workers, row.p50_ns)
 
 
-@pytest.mark.ci
 @given(programs(given=False, room=False), programs(given=False, room=False))
 def test_a_history_has_the_figures_of_the_bricks(first: MadeUp, then: MadeUp) -> None:
     then.tick_ns = first.tick_ns

@@ -59,7 +59,6 @@ def of_two(made: MadeUp, other: MadeUp) -> DaySlot:
     return slot(snapshot(), snapshot(*workers, now_ns=10 * SECOND))
 
 
-@pytest.mark.ci
 @given(programs(given=False, room=False), programs(given=False, room=False))
 def test_a_slot_has_the_work_of_all_workers_in_its_time(first: MadeUp, then: MadeUp) -> None:
     then.tick_ns = first.tick_ns
@@ -155,7 +154,6 @@ def test_tables_are_not_used_again_if_most_of_their_paths_are_of_other_workers()
     assert tables.paths == {}
 
 
-@pytest.mark.ci
 @given(programs(given=False, room=False), programs(given=False, room=False))
 def test_a_stored_slot_is_the_same(first: MadeUp, then: MadeUp) -> None:
     then.tick_ns = first.tick_ns
@@ -166,7 +164,6 @@ def test_a_stored_slot_is_the_same(first: MadeUp, then: MadeUp) -> None:
     assert stored(again).workers == found.workers
 
 
-@pytest.mark.ci
 @settings(max_examples=30)
 @given(st.integers(1, 40), st.integers(1, 64))
 def test_call_paths_without_room_are_added_to_other_and_counted(names: int, kept: int) -> None:
@@ -186,6 +183,17 @@ def test_call_paths_without_room_are_added_to_other_and_counted(names: int, kept
 
 def names_of(reading: Reading) -> set[str]:
     return {reading.name(path.name) for path in reading.paths if path is not None}
+
+
+def test_times_in_other_units_are_not_added_to_other() -> None:
+    made = MadeUp()
+    work(made, "gemm", 50)
+    made.give("nccl", 7)
+    (totals,) = of_two(made, MadeUp()).totals.values()
+    reading, folded = day_codec._folded(totals.reading, 0)
+    assert (names_of(reading), folded) == ({"other"}, 2)
+    few = replace(of_two(made, MadeUp()), totals={"only": replace(totals, reading=reading)})
+    assert self_ns(few) == 50, "the path other has ticks only"
 
 
 def test_a_kept_call_path_keeps_those_above_it() -> None:
@@ -208,11 +216,10 @@ def test_a_kept_call_path_keeps_those_above_it() -> None:
     assert names_of(reading) >= {"other", "outer", "middle", "inner"}
 
 
-@pytest.mark.ci
 def test_a_slot_with_more_than_its_room_keeps_the_largest_bricks_and_then_only_its_time() -> None:
     made = MadeUp()
     for number in range(400):
-        work(made, f"brick {number * 2654435761 % 2**32:x}", *range(1, 2 + number))
+        work(made, f"brick {number * 2654435761 % 2**32:x}", 1 + number)
     found = of_two(made, MadeUp())
     everything = len(encode(found, ROOM))
     for most, kept in ((everything, 400), (everything - 1, 256), (1_500, 0)):
@@ -365,6 +372,8 @@ def test_workers_beyond_the_limit_are_one_row(monkeypatch: pytest.MonkeyPatch) -
         work(made, "a", 5)
     assert [work.spans for work in of_two(first, then).workers.values()] == [1, 1]
     assert list(of_two(first, then).workers) == [("made", "made/1"), ("", "")]
+    one, other = (slot(snapshot(), snapshot(worker(first, n, born_ns=SECOND), now_ns=10 * SECOND)) for n in (1, 2))
+    assert list(one.and_(other).workers) == [("made", "made/1"), ("", "")], "a sum of slots has the same limit"
 
 
 def test_losses_of_a_slot_are_those_of_its_time() -> None:
@@ -455,7 +464,6 @@ def test_an_invalid_work_of_a_worker_is_refused(key: str, place: int, value: Any
         decode(changed(key, 0, place, value), 0, 1)
 
 
-@pytest.mark.ci
 def test_every_truncated_or_changed_slot_is_refused_or_whole() -> None:
     made = MadeUp()
     work(made, "a", 5, 7)
