@@ -143,7 +143,7 @@ class SegmentConsumed(SegmentUndrained):
     """A segment that another process drains; `pid` is 0 if that process is in another pid namespace."""
 
     def __init__(self, path: str, pid: int) -> None:
-        super().__init__(path, f"{process(pid)} drains it")
+        super().__init__(path, f"{process(pid)} drains this segment")
         self.pid = pid
 
 
@@ -159,7 +159,7 @@ class SegmentUnrecorded(SegmentRefused):
     """A segment that is not removed, because its record cannot be written."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(path, "no record of it can be written")
+        super().__init__(path, "is not removed, because no record of the removal can be written")
 
 
 class SegmentCopy(SegmentRefused):

@@ -312,7 +312,9 @@ def test_prune_keeps_uncounted_segments_where_no_record_can_be_written(
         REFUSED[how](file_of(prefix))
         (SHM / f"{prefix}junk").write_bytes(b"no segment")
         done = prune(remove=True, refused_too=True, wait=lambda _: None)
-        assert [str(each) for each in done.refused] == [f"{file}: no record of it can be written"]
+        assert [str(each) for each in done.refused] == [
+            f"{file}: is not removed, because no record of the removal can be written"
+        ]
         assert find(prefix) == [file]
         reported = prune(remove=False, wait=lambda _: None)
         assert [each.file for each in reported.removed] == [file]
