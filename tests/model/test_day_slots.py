@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from forge import golden, segment_of
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from made_up_workers import MadeUp, programs
 from test_windows import counts, replay, snapshot, work, worker
@@ -166,6 +166,7 @@ def test_a_stored_slot_is_the_same(first: MadeUp, then: MadeUp) -> None:
 
 @settings(max_examples=30)
 @given(st.integers(1, 40), st.integers(1, 64))
+@example(40, 3)
 def test_call_paths_without_room_are_added_to_other_and_counted(names: int, kept: int) -> None:
     made = MadeUp()
     for number in range(names):
