@@ -362,7 +362,6 @@ def test_a_time_that_short_slots_reach_is_not_answered_by_a_long_one(keeper: Kee
     assert keeper.spans(10, 170) == 16
 
 
-@pytest.mark.ci
 def test_a_long_slot_and_the_short_ones_in_it_count_once(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     monkeypatch.setattr(day_file, "CELLS", (45, 8))
     keeper = Keeper(path)
@@ -370,6 +369,7 @@ def test_a_long_slot_and_the_short_ones_in_it_count_once(monkeypatch: pytest.Mon
     assert (keeper.file.places[0][0].began_ns - LATER) // SECOND == 160
     assert keeper.spans(0, 10_000) == 60
     assert keeper.spans(310, 10_000) == 30
+    assert keeper.spans(20, 22) == 30, "this time is only in a long slot"
     keeper.keeper.end()
 
 
@@ -388,6 +388,19 @@ def test_a_slot_that_cannot_be_saved_is_reported_once(keeper: Keeper) -> None:
     assert len(keeper.events) == 2, "a failure after a success is reported again"
     os.dup2(kept, fd)
     os.close(kept)
+
+
+def test_a_long_slot_that_cannot_be_saved_is_saved_later(keeper: Keeper) -> None:
+    keeper.run(30)
+    fd = keeper.file._fd
+    kept = os.dup(fd)
+    os.close(fd)
+    keeper.run(1)
+    os.dup2(kept, fd)
+    os.close(kept)
+    keeper.run(1)
+    (long,) = keeper.file.places[1]
+    assert (long.began_ns - LATER, long.ended_ns - LATER) == (10 * SECOND, 310 * SECOND)
 
 
 def test_a_file_that_cannot_be_opened_is_reported_and_nothing_is_known(path: Path) -> None:
