@@ -24,7 +24,8 @@ def secret_of(path: Path, option: str) -> bytes:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise WrongQuestion(f"{option} {path}: cannot be opened: {error.strerror}") from None
+        why = f"{error.strerror} (check the path, its owner and mode)"
+        raise WrongQuestion(f"{option} {path}: cannot be opened: {why}") from None
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):

@@ -242,7 +242,7 @@ def of_file(path: Path) -> dict[str, float]:
         values = {name: _value(name, value) if isinstance(value, str) else value for name, value in found.items()}
         Thresholds().with_(values)
     except OSError as error:
-        raise WrongQuestion(f"{path}: cannot be read: {error.strerror}") from None
+        raise WrongQuestion(f"{path}: cannot be read: {error.strerror} (check the path, its owner and mode)") from None
     except WrongQuestion as error:
         raise WrongQuestion(f"{path}: {error}") from None
     except (ValueError, RecursionError) as error:  # invalid TOML or UTF-8

@@ -265,7 +265,10 @@ class Attached:
 
         reading = self.segment.read()
         if new := [number for number, _, _ in reading.lanes if number >= len(cursors)]:
-            raise SegmentRefused(self.segment.name, f"lane {new[0]} came into use after the end of the worker")
+            wanted = f"expected only the first {len(cursors)} lanes"
+            raise SegmentRefused(
+                self.segment.name, f"lane {new[0]} came into use after the end of the worker, {wanted}"
+            )
         made = {(id(lane), cursors[number]): closed(lane, cursors[number]) for number, lane, _ in reading.lanes}
         lanes = [(number, *made[id(lane), cursors[number]]) for number, lane, _ in reading.lanes]
         if len(lanes) > _LANES_KEPT:

@@ -78,7 +78,9 @@ def open_file(path: str, reads: Reads = unreported) -> RecordingBytes:
         raise NotPermitted(f"{path}: cannot be opened: {error.strerror} (run brickd as its owner)") from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise RecordingRefused(path, f"cannot be opened: {reason}") from error
+        raise RecordingRefused(
+            path, f"cannot be opened: {reason} (brickd record -o FILE writes a recording)"
+        ) from error
     mode = os.fstat(fd).st_mode
     if not stat.S_ISREG(mode):
         os.close(fd)

@@ -93,7 +93,8 @@ def test_a_daemon_does_not_start_with_an_invalid_file(prefix: str, tmp_path: Pat
     result = brickd("up", "--thresholds", str(tmp_path / "none"))
     assert (result.returncode, result.stderr) == (
         2,
-        f"brickd: {tmp_path / 'none'}: cannot be read: No such file or directory\n",
+        f"brickd: {tmp_path / 'none'}: cannot be read: No such file or directory (check the path, its owner and mode)"
+        "\n",
     )
 
 

@@ -182,7 +182,9 @@ class Weights:
                 raise ValueError(f"a worker has {len(holds)} tensors, expected at most the {known} of its service")
             now, firsts = holds.now.tobytes(), holds.firsts.tobytes()
             if now != firsts and any(map(operator.ne, map(bool, holds.now), map(bool, holds.firsts))):
-                raise ValueError(f"a tensor of {uuid} has only one of its current and its first content")
+                raise ValueError(
+                    f"a tensor of {uuid} has either a current or a first content, expected both or neither"
+                )
             for column, written in ((holds.now, now), (holds.firsts, firsts)):
                 if written not in columns:
                     columns[written] = array("I", map(numbers.__getitem__, column))

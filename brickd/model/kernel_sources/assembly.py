@@ -99,8 +99,10 @@ def decoded(content: bytes) -> KernelSource:
     """Decode the output of `encoded`; raise a ValueError if it is invalid or its text has another hash."""
     hash_, head = head_of(content)
     text = content.partition(b"\n")[2]
-    if len(text) > _reader.SOURCE_MAX or _reader.source_hash(text) != hash_:
-        raise ValueError(f"the text of source {hash_:016x} does not match its hash")
+    if len(text) > _reader.SOURCE_MAX:
+        raise ValueError(f"source {hash_:016x} has {len(text)} bytes, expected at most {_reader.SOURCE_MAX}")
+    if (seen := _reader.source_hash(text)) != hash_:
+        raise ValueError(f"source {hash_:016x} has a text with the hash {seen:016x}")
     return KernelSource(hash_, head.name, head.path, text)
 
 
