@@ -12,7 +12,7 @@ from typing import Any
 import protobuf_reader as protobuf
 import pytest
 import span_recordings as made
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from span_recordings import BEGAN_NS, HOSTILE, INNER, OUTER, chunk, opened, recording, spans
 
@@ -250,6 +250,7 @@ _SEQUENCES = b"".join(number.to_bytes(4, "little") for number in range(1, 100))
 
 
 @given(lanes())
+@example([[(5, 8)], [(5, 10)]])  # the inner span is already in the file when the outer one comes
 def test_a_viewer_reads_the_same_spans_back(chunks: list[list[tuple[int, int]]]) -> None:
     """This is also true if spans begin or end at the same time."""
     tracks, batches = placed(chunks)
@@ -275,6 +276,24 @@ def test_a_synchronous_lane_needs_one_track() -> None:
     chunks = [[(n * 10 + 1, n * 10 + 4), (n * 10 + 5, n * 10 + 9), (n * 10, n * 10 + 9)] for n in range(1, 6000)]
     _, batches = placed([*chunks, [(0, 70_000)]])
     assert {row[-1] for rows in batches for row in ROW.iter_unpack(rows)} == {0}
+    _, batches = placed([[(1, 3), (4, 5)], [(0, 6), (7, 8), (7, 9)]])
+    assert {row[-1] for rows in batches for row in ROW.iter_unpack(rows)} == {0}
+
+
+def test_a_span_that_begins_within_a_merged_span_is_on_another_track() -> None:
+    before = [(10 * n, 10 * n + 9) for n in range(1, 10_000)]
+    _, (*_, last) = placed([before, [(25, 200_000)]])
+    assert [row[-1] for row in ROW.iter_unpack(last)] == [1]
+
+
+def test_a_track_interns_a_name_once_and_no_time_is_negative() -> None:
+    tracks, (rows,) = placed([[(-5, 1), (2, 3), (4, 5)]])
+    into = bytearray(1 << 16)
+    name = b"N", b"\0\0\0\0\1\0\0\0"
+    _, used, _ = tracks.events(rows, *name, b"", bytes(8), _SEQUENCES, 0, into)
+    packets = [protobuf.message(packet) for packet in protobuf.message(bytes(into[:used]))[1]]
+    assert [each[8][0] for each in packets] == [0, 1, 2, 3, 4, 5]
+    assert [12 in each for each in packets] == [True, False, False, False, False, False]
 
 
 def test_more_overlapping_spans_than_tracks_are_counted() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -227,6 +228,12 @@ def test_ticks_between_two_pairs_are_interpolated_and_never_decrease() -> None:
     assert count == len(times)
     assert times == sorted(times)
     assert times == [ns_of(knots, ticks) for ticks in range(0, 3000, 7)]
+    steep = struct.pack("<qqdqqd", 0, 0, 3.0, 10, 20, 1.0)
+    _reader.span_rows(
+        spans(*((INNER, ticks, 0) for ticks in range(12))).tobytes(), 0, 0, bytes(8), steep, 0, False, 0, into
+    )
+    times = [row[0] for row in ROW.iter_unpack(into)][:12]
+    assert times == [0, 3, 6, 9, 12, 15, 18, 20, 20, 20, 20, 21], "never later than the next pair"
 
 
 def test_workers_with_different_clocks_have_one_time(tmp_path: Path) -> None:
