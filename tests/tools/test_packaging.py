@@ -5,6 +5,7 @@ Python.
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -61,6 +62,14 @@ def test_wheels_are_built_for_each_python_that_is_supported() -> None:
         assert project["requires-python"] == f">={supported[0]}"
         wheels = [f"cp{version.replace('.', '')}-manylinux_*" for version in supported]
         assert (tool["cibuildwheel"]["build"], tool["cibuildwheel"]["archs"]) == (wheels, ["auto64"])
+
+
+def test_brickd_requires_each_package_that_its_modules_import() -> None:
+    brickd, _ = tables("project")
+    files = (ROOT / "brickd").glob("**/*.py")
+    names = {name for file in files for name in re.findall(r"(?m)^(?:import|from) (\w+)", file.read_text())}
+    others = {name.replace("_", "-") for name in names - sys.stdlib_module_names - {"brickd", "brick_agent"}}
+    assert others <= {re.split("[^\\w-]", each)[0] for each in brickd["dependencies"]}
 
 
 def test_the_demo_extra_requires_the_agent_and_nothing_else_does() -> None:

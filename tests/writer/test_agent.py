@@ -380,6 +380,13 @@ def test_both_clocks_measure_the_same(worker: Start, prefix: str, clock: str) ->
     assert row["total_ns"] >= 19_900_000
 
 
+def test_a_refused_name_is_not_that_of_a_brick_named_other(worker: Start, prefix: str) -> None:
+    found = record(worker, prefix, "with brick.span(''): pass\nwith brick.span('other'): pass")
+    _, *paths = found.paths
+    assert [path.name for path in paths if path is not None] == [0, 1]
+    assert (found.process["names"], found.process["names_refused"]) == (2, 1)
+
+
 def test_neither_an_empty_name_nor_a_handle_opens_a_segment(worker: Start, prefix: str) -> None:
     process = worker('brick.brick(""); brick.brick("x"); brick.layer(1)\npause()\nwith brick.layer(1): pass\npause()')
     process.paused()
