@@ -47,7 +47,14 @@ def test_a_file_size_limit_stops_the_recording_and_not_the_host(worker: Start, p
         "signal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))\n" + HOST
     )
-    unharmed(process, "ulimit -f")
+    unharmed(process, "the limit of file sizes is 1048576 bytes, expected at least ")
+    assert "ulimit -f" in process.stderr
+    assert readings(prefix) == []
+
+
+def test_too_many_lanes_are_refused_with_the_number_and_the_limit(worker: Start, prefix: str) -> None:
+    process = worker(HOST, BRICKD_LANES="1025", BRICKD_PATHS="99999999")  # a size of a table is rounded, not refused
+    unharmed(process, ": BRICKD_LANES is 1025, expected at most 1024")
     assert readings(prefix) == []
 
 
