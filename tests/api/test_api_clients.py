@@ -96,7 +96,7 @@ def test_a_client_that_does_not_read_has_a_bounded_buffer_and_is_dropped(path: P
         client.sendall(request(target))
         most = 0
         while not closed(client, 1):
-            waiting = [each.transport.get_write_buffer_size() for each in daemon.server._room._taken]
+            waiting = [each.transport.get_write_buffer_size() for each in tuple(daemon.server._room._taken)]
             most = max(most, *waiting, 0)
         assert 0 < most <= 3 * 64 * 1024
         assert len(rest(client)) < whole / 5
