@@ -31,9 +31,9 @@ def open(recording: str | os.PathLike[str], *more: str | os.PathLike[str]) -> Pr
     A recording that is still being written can be opened; it shows what has been written so far.
 
     >>> import brickd
-    >>> brickd.open("none.brick")
+    >>> brickd.open("none.brick")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    brickd.errors.RecordingRefused: none.brick: cannot be opened: No such file or directory
+    brickd.errors.RecordingRefused: none.brick: cannot be opened: No such file or directory (...)
 
     Args:
         recording: a file of the recording.
