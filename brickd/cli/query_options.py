@@ -83,8 +83,9 @@ def _of_recordings(kind: type[Query], given: dict[str, Any]) -> dict[str, Any]:
     if positional is not None and positional[1].several:
         return {"recordings": recordings, positional[0]: words}
     if len(words) > (positional is not None):
+        file = named_files(words[-1:])
         wanted = "at most one name" if positional is not None else "only recordings (brickd record -o FILE writes one)"
-        raise click.UsageError(f"{named_files(words[-1:])}unexpected argument {words[-1]}, expected {wanted}")
+        raise click.UsageError(f"{file}unexpected argument {words[-1]}{'' if file else f', expected {wanted}'}")
     return {"recordings": recordings} | ({positional[0]: next(iter(words), None)} if positional else {})
 
 

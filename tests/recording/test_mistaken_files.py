@@ -70,6 +70,7 @@ def test_a_file_given_to_events_is_refused_with_its_kind(tmp_path: Path) -> None
     refused = brickd("events", str(tmp_path / "night.txt"))
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "night.txt is a text file, expected a recording (brickd record -o FILE): unexpected" in refused.stderr
+    assert "night.txt (see brickd events --help)" in refused.stderr
     only = "unexpected argument api, expected only recordings (brickd record -o FILE writes one) (see"
     assert only in brickd("events", "api").stderr
 
