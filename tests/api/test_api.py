@@ -51,6 +51,7 @@ STILL = 'with brick.span("outer"):\n    with brick.span("inner", category="norm"
 HANG = HangQuery(watch=0.01, longer=0.0)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("target", "question", "view"),
     [
@@ -90,6 +91,7 @@ def test_hang_does_not_wait_for_a_second_look_without_workers(socket_path: Path)
     assert ask(socket_path, "/v1/hang?watch=3600&longer=0").status == 200
 
 
+@pytest.mark.ci
 def test_a_segment_can_be_inspected_by_its_file(worker: Start, socket_path: Path, prefix: str) -> None:
     started(worker, STILL, BRICKD_SERVICE="a b")
     (reading,) = readings(prefix)

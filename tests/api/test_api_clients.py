@@ -103,6 +103,7 @@ def test_a_client_that_does_not_read_has_a_bounded_buffer_and_is_dropped(path: P
         assert ask(path, "/v1").status == 200
 
 
+@pytest.mark.ci
 def test_a_client_that_sends_the_end_of_its_request_instead_of_reading_is_dropped(path: Path) -> None:
     with serving(path, Limits(take_seconds=0.2)) as daemon, connected(path) as client:
         large(daemon)
@@ -289,6 +290,7 @@ def stranger(path: Path, *identity: str, asks: str = "GET /v1/status") -> subpro
     return subprocess.run(command, capture_output=True, check=False)
 
 
+@pytest.mark.ci
 def test_the_mode_of_the_socket_blocks_another_user(open_folder: Path) -> None:
     with serving(open_folder / "socket"):
         assert stranger(open_folder / "socket", "--regid=65534", "--clear-groups").stderr == b"kept out\n"
@@ -328,6 +330,7 @@ def test_the_index_lists_the_role_that_each_path_needs(open_folder: Path) -> Non
     assert set(roles.values()) == {"read", "control"}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("path", sorted(CONTROL))
 def test_a_member_of_the_group_cannot_change_settings(open_folder: Path, path: str) -> None:
     with serving(open_folder / "socket", group=4321):

@@ -38,6 +38,7 @@ from brickd.views.problems import Seen, problems
 # ---- events
 
 
+@pytest.mark.ci
 def test_each_event_is_shown_with_its_next_command(daemon: Daemon) -> None:
     assert brickd("events").stdout == "nothing has happened yet\n"
     first = daemon.events.add("worker_found", "api/0 was found", service="api", worker="api/0")
@@ -126,6 +127,7 @@ def test_following_events_ends_at_an_interrupt(daemon: Daemon) -> None:
 # ---- set
 
 
+@pytest.mark.ci
 def test_set_changes_the_recording_of_a_services_workers(worker: Start, daemon: Daemon) -> None:
     started(worker, BRICKD_SERVICE="api")
     assert brickd("set", "api", "--spans", "on", "--recording", "off").stdout == (
@@ -408,6 +410,7 @@ def test_up_starts_a_daemon_only_after_the_last_one_has_ended(ended: bool, comma
     assert conditions(answer, Missing("it does not answer", ended), Bounds())[3].command == command
 
 
+@pytest.mark.ci
 @given(
     WORKERS, FACTS, SLOW, DIVERGED, WEIGHTS, ALARMS, st.integers(0, 2),
     st.none() | st.builds(Missing, st.just("it is gone"), st.booleans()),

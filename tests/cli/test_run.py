@@ -41,6 +41,7 @@ def test_run_replaces_its_process_by_the_command(by: str) -> None:
     assert int(reported) == process.pid
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("by", EITHER)
 def test_a_command_inherits_its_ignored_and_blocked_signals(by: str) -> None:
     """Python itself ignores SIGPIPE."""
@@ -91,6 +92,7 @@ def test_a_misspelled_option_is_not_taken_for_a_command(by: str) -> None:
     assert "--servce" in ended.stderr
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("by", EITHER)
 def test_an_invalid_rate_is_refused_before_the_command_starts(by: str) -> None:
     """A worker with an invalid rate would record nothing."""

@@ -42,6 +42,7 @@ def test_a_short_period_is_shown_with_its_unit(over_ns: int | None, shown: str) 
     assert over({"over_ns": over_ns}) == shown
 
 
+@pytest.mark.ci
 def test_status_adds_up_all_workers_without_a_daemon(worker: Start) -> None:
     for _ in range(3):
         started(worker, BRICKD_SERVICE="api")
@@ -95,6 +96,7 @@ def test_status_has_every_key_of_its_schema(worker: Start) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.ci
 def test_status_can_be_limited_to_workers_or_services(worker: Start) -> None:
     started(worker, BRICKD_SERVICE="api")
     started(worker, BRICKD_SERVICE="api")

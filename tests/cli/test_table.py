@@ -63,6 +63,7 @@ def test_a_row_of_another_length_is_refused() -> None:
         table.lines([Column("A"), Column("B")], [["only one"]])
 
 
+@pytest.mark.ci
 @given(tables(), st.integers(0, 60))
 def test_no_line_is_wider_than_the_limit(drawn: tuple[list[Column], list[list[str]]], limit: int) -> None:
     columns, rows = drawn

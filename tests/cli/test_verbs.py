@@ -109,6 +109,7 @@ def test_without_workers_every_verb_names_the_next_command() -> None:
         assert brickd(verb, "-o", "csv").stdout == brickd(verb, "-o", "jsonl").stdout == ""
 
 
+@pytest.mark.ci
 def test_records_of_a_dead_worker_count(worker: Start) -> None:
     for _ in range(2):
         started(worker).kill()

@@ -111,6 +111,7 @@ def test_selected_workers_exclude_quarantined_files(worker: Start, prefix: str) 
     assert [each["name"] for each in document("workers", "api/1", "batch")["workers"]] == ["api/1", "batch/0"]
 
 
+@pytest.mark.ci
 def test_all_workers_fit_the_width_without_losing_important_columns(worker: Start) -> None:
     program = 'brick.init(names=64, paths=64)\nwith brick.span("b" * 90):\n    pause()'
     for number in range(3):

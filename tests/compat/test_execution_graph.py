@@ -61,6 +61,7 @@ def reported(worker: Start, program: str) -> Any:
     return answer
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("layers", "tree"), [(1, ONE), pytest.param(2, TWO, marks=pytest.mark.ci)])
 @pytest.mark.parametrize("enabled", [True, False])
 def test_the_books_program_writes_the_books_tree(worker: Start, layers: int, tree: str, enabled: bool) -> None:

@@ -159,6 +159,7 @@ report([time.monotonic_ns() - before, p.execution_graph().nodes])
     assert process.end() == 0
 
 
+@pytest.mark.ci
 def test_a_recursive_functions_time_counts_once(worker: Start) -> None:
     program = """
 import time

@@ -410,6 +410,7 @@ def settled_with_an_interruption(at: int) -> tuple[int, Waiting, list[tuple[str,
     return count, waiting, settled + within
 
 
+@pytest.mark.ci
 def test_a_sync_nested_in_another_loses_nothing() -> None:
     instructions, _, _ = settled_with_an_interruption(0)
     assert instructions > 50

@@ -32,6 +32,7 @@ def test_a_path_too_long_for_a_socket_is_refused_with_its_length(prefix: str, tm
     assert "in a socket's path" in refused(BRICKD_SOCKET=str(tmp_path / ("x" * 100)))
 
 
+@pytest.mark.ci
 def test_a_file_at_the_path_of_the_socket_is_kept(prefix: str) -> None:
     runtime().socket.write_text("mine")
     assert "exists but is not a socket" in refused()

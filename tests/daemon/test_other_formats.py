@@ -57,6 +57,7 @@ def test_golden_files_header_and_documentation_name_the_format_that_is_written()
     assert f"\n| {MINOR} | " in formats
 
 
+@pytest.mark.ci
 def test_a_worker_of_each_minor_is_drained_also_of_the_next_one(loop: Collector, prefix: str) -> None:
     versions = (*MINORS, NEXT, f"{MAJOR}.{2**16 - 1}")
     for number, version in enumerate(versions):

@@ -57,6 +57,7 @@ def test_a_file_that_replaced_a_recorded_segment_is_kept(compiled: Compile, pref
     assert [each["begun"] for each in records(prefix)] == [10, 20]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "how", ["replaced", *(pytest.param(each, marks=pytest.mark.ci) for each in ("linked", "read by a daemon"))]
 )

@@ -179,6 +179,7 @@ def buried(worker: Start, prefix: str, daemon: Machine, spans: int) -> bytes:
     return bytes.fromhex(file.removeprefix(prefix))
 
 
+@pytest.mark.ci
 def test_a_record_adds_only_counts_missing_from_the_retained_totals(
     worker: Start, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -474,6 +474,7 @@ def test_each_mutant_is_caught(mutant: str, tmp_path: Path, monkeypatch: pytest.
     assert caught(tmp_path, 0.5 if "damaged" in mutant else 0.0) is not None
 
 
+@pytest.mark.ci
 def test_totals_of_long_dead_workers_are_merged_without_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retained_workers, "GONE_MAX", 2)
     world = World(f"{PREFIX}sim-{uuid.uuid4().hex[:8]}-", tmp_path / "checkpoint", monkeypatch, random.Random(7))

@@ -534,6 +534,7 @@ def test_an_entry_whose_writer_died_inside_is_read_and_marked() -> None:
     assert (reading.odd, dead["count"], dead["total"], dead["histogram"].sum()) == (1, 1, 500, 0)
 
 
+@pytest.mark.ci
 @given(st.integers(0, U64), st.integers(0, U64), st.integers(0, U64), st.sampled_from(["span", "event"]))
 @SETTINGS
 def test_heads_and_tails_of_any_value_give_records_or_a_refusal(
@@ -739,6 +740,7 @@ def bounded(seconds_of_work: int, change: Callable[[int], None], look: Callable[
     assert not failed
 
 
+@pytest.mark.ci
 def test_a_segment_truncated_while_it_is_read_gives_data_or_a_refusal(
     put_file: Callable[[bytes], str],
 ) -> None:

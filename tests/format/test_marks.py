@@ -250,6 +250,7 @@ with brick.step(1):
     assert len([site for site in got.sites if site is not None]) == 320
 
 
+@pytest.mark.ci
 def test_what_a_loss_says_to_raise_is_enough_for_the_next_start(worker: Start, prefix: str) -> None:
     got = recorded(worker, prefix, MODEL, BRICKD_PATHS="1024")
     (loss,) = losses(got, ledger_of(got))
@@ -299,6 +300,7 @@ for layer in range(3):
     assert losses(again, ledger_of(again)) == []
 
 
+@pytest.mark.ci
 def test_a_million_kinds_of_launches_use_at_most_half_of_the_tables(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,

@@ -81,6 +81,7 @@ def between(compiled: Compile) -> Iterator[Between]:
 # ---- summaries ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("path", [0, *(pytest.param(each, marks=pytest.mark.ci) for each in (63, 64, 127))])
 def test_a_span_that_ends_during_the_copy_is_copied_whole_or_not(between: Between, path: int) -> None:
     for enters in range(1, 11):

@@ -187,6 +187,7 @@ def test_a_copy_that_replaces_a_drained_one_waits_until_it_is_gone(life: Life, p
     assert not list(SHM.glob(f"{prefix}*"))
 
 
+@pytest.mark.ci
 def test_the_same_rules_apply_without_a_daemon(prefix: str, held: Hold) -> None:
     def shown() -> list[str]:
         return [each.reading.file.removeprefix(prefix) for each in SharedMemory().survey().workers]

@@ -151,6 +151,7 @@ def test_equal_lanes_are_each_counted(runs: list[tuple[int, int]]) -> None:
     assert losses(shared, ledger_of(shared)) == losses(apart, ledger_of(apart))
 
 
+@pytest.mark.ci
 def test_large_tables_are_not_cached_beyond_their_segment() -> None:
     for rows, remembered in ((4096, 1), (4097, 0)):
         image = bytearray(forge.empty(lanes=1, paths=8192, names=64, sites=64))

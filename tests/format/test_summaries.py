@@ -28,6 +28,7 @@ def of(summaries: _reader.Summaries) -> dtypes.Array:
     return dtypes.summaries(summaries.tobytes())
 
 
+@pytest.mark.ci
 @given(st.lists(SPAN, max_size=40))
 def test_spans_are_added_as_their_own_thread_adds_them(each: list[dict[str, int]]) -> None:
     ours = _reader.Summaries()
@@ -132,6 +133,7 @@ def test_missing_rows_subtract_nothing() -> None:
         since.subtract(then.tobytes(), rows(0, 0))
 
 
+@pytest.mark.ci
 @given(st.lists(SPAN, min_size=1, max_size=20), st.sampled_from([0.5, 2.0, 4.0, 0.3846153846153846, 1.9]))
 def test_a_factor_converts_ticks_to_nanoseconds(each: list[dict[str, int]], factor: float) -> None:
     merged, ticks = _reader.Summaries(), folded(spans(*each))

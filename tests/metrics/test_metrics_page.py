@@ -55,6 +55,7 @@ def test_counts_and_sums_are_those_of_bricks_and_of_each_worker(
             assert value(of, f"{name}_sum", **where) * 1e9 == pytest.approx(row["total_ns"], rel=1e-4, abs=1)
 
 
+@pytest.mark.ci
 def test_the_ledger_the_losses_and_the_states_are_those_of_status(
     worker: Start, daemon: Daemon, page: Callable[[], Series]
 ) -> None:
@@ -78,6 +79,7 @@ def test_the_ledger_the_losses_and_the_states_are_those_of_status(
     assert found == verdicts
 
 
+@pytest.mark.ci
 def test_a_restarted_worker_goes_on_with_the_series_of_its_name(worker: Start, page: Callable[[], Series]) -> None:
     started(worker, SPANS, BRICKD_SERVICE="api", BRICKD_WORKER="0").kill()
     first = page()
@@ -213,6 +215,7 @@ def test_the_reference_has_each_family_with_its_type_and_labels() -> None:
     assert documented == {(each.name, each.type, each.labels) for each in families.FAMILIES}
 
 
+@pytest.mark.ci
 def test_a_page_has_the_counts_of_json_and_of_python(worker: Start, daemon: Daemon) -> None:
     started(worker, SPANS, BRICKD_SERVICE="api", BRICKD_WORKER="0")
     of = parsed(pages_of(daemon).newest())

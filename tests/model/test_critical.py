@@ -159,6 +159,7 @@ def plainly(pieces: list[Piece]) -> float:
     return length(None)
 
 
+@pytest.mark.ci
 @given(works())
 def test_the_critical_path_is_the_longest_of_all_chains(pieces: list[Piece]) -> None:
     found = critical(pieces)
@@ -167,6 +168,7 @@ def test_the_critical_path_is_the_longest_of_all_chains(pieces: list[Piece]) -> 
     assert len(set(found.path)) == len(found.path)
 
 
+@pytest.mark.ci
 @given(works())
 def test_a_piece_can_grow_by_exactly_its_slack(pieces: list[Piece]) -> None:
     found = critical(pieces)
@@ -185,6 +187,7 @@ def test_pieces_on_the_critical_path_have_no_slack(pieces: list[Piece]) -> None:
     assert all(found.slack_ns[number] == 0 for number in found.path)
 
 
+@pytest.mark.ci
 @given(works(circles=False))
 def test_acyclic_work_reports_no_cycle(pieces: list[Piece]) -> None:
     forward = [piece._replace(parent=None) for piece in pieces]

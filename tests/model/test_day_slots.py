@@ -103,6 +103,7 @@ def _flat(values: Iterable[Any]) -> Iterator[int]:
         yield from value if isinstance(value, tuple) else (value,)
 
 
+@pytest.mark.ci
 @given(programs(given=False, room=False), programs(given=False, room=False))
 def test_the_sum_of_two_slots_is_the_slot_of_their_whole_time(first: MadeUp, then: MadeUp) -> None:
     then.tick_ns = first.tick_ns

@@ -153,6 +153,7 @@ def test_marks_change_no_time(made: list[MadeUp], layers: bool) -> None:
     assert all((node.document()["total_ns"] is None) == node.place.timeless for node in merged.nodes)
 
 
+@pytest.mark.ci
 @given(st.lists(programs(marks=True, given=False, whole=False), max_size=3), st.booleans())
 def test_no_time_counts_twice_on_the_critical_path(made: list[MadeUp], layers: bool) -> None:
     merged = tree(named(made), layers=layers)

@@ -27,6 +27,7 @@ def test_names_from_headers_match_a_survey(worker: Start, prefix: str) -> None:
     assert [name.split("~")[0] for name, _, _ in named] == ["api/0", "api/0.tp3.pp1", "api/0", "api/1", "batch/0"]
 
 
+@pytest.mark.ci
 def test_the_last_of_dead_workers_with_one_name_keeps_it(worker: Start, prefix: str) -> None:
     lives = [started(worker, BRICKD_SERVICE="api", BRICKD_WORKER="0") for _ in range(3)]
     for each in lives[:2]:
@@ -37,6 +38,7 @@ def test_the_last_of_dead_workers_with_one_name_keeps_it(worker: Start, prefix: 
     assert dict(while_one_lives)["api/0"] == lives[2].pid
 
 
+@pytest.mark.ci
 def test_a_restarted_worker_gets_the_name_of_its_dead_predecessors(worker: Start, prefix: str) -> None:
     for _ in range(2):
         started(worker, BRICKD_SERVICE="api").kill()
@@ -48,6 +50,7 @@ def test_a_restarted_worker_gets_the_name_of_its_dead_predecessors(worker: Start
     assert {name for name, _ in given} == {"api/0", *(f"api/0~{identity.uuid[:6]}" for identity in dead)}
 
 
+@pytest.mark.ci
 def test_a_recording_worker_without_its_lock_is_alive_in_headers_and_survey(
     worker: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -272,6 +272,7 @@ def test_an_ended_problem_leaves_the_book_after_an_hour() -> None:
     assert set(later.entries) == {LOST.id, ODD.id}
 
 
+@pytest.mark.ci
 def test_the_book_is_bounded_and_drops_the_first_ended_problem() -> None:
     many = [OFF._replace(subject=str(n)) for n in range(ENTRIES_MAX + 5)]
     book, changes = lived((0, many))

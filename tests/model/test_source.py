@@ -400,6 +400,7 @@ def test_tab_completes_hashes(filed: dict[str, int]) -> None:
     assert f"plain,{known}" in offered.stdout.splitlines()
 
 
+@pytest.mark.ci
 def test_discarded_sources_are_counted_below_the_list(worker: Start) -> None:
     process = worker(
         """

@@ -154,6 +154,7 @@ def test_hostile_pieces_give_only_texts_with_their_hashes(stream: list[tuple[str
     assert texts(restarted(made)) == texts(made)
 
 
+@pytest.mark.ci
 @given(st.data())
 def test_a_hostile_sender_cannot_block_a_source(data: st.DataObject) -> None:
     text = b"the text of a kernel, which has more than two pieces. " * 3

@@ -113,6 +113,7 @@ def test_the_seeds_own_calls_make_the_documented_tree(worker: Start, way: str) -
     ]
 
 
+@pytest.mark.ci
 def test_kernels_are_merged_over_workers_layers_and_shapes(worker: Start) -> None:
     program = """
     for n in range(10):

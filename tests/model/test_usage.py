@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 from made_up_workers import MadeUp
 
 from brickd.base.cpu_sharing import only_cpu
@@ -35,6 +36,7 @@ def found(usages: Usages, of: Survey) -> list[Usage | None]:
     return [worker.usage for worker in usages.laid_over(of).workers]
 
 
+@pytest.mark.ci
 def test_processor_time_is_measured_between_two_looks() -> None:
     usages, here = Usages(), survey(os.getpid())
     before = psutil.Process().cpu_times()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import dtypes
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_workers import MadeUp
@@ -162,6 +163,7 @@ def test_a_window_holds_the_records_of_the_shown_workers(course: list[tuple[str,
         assert seen == recorded
 
 
+@pytest.mark.ci
 @given(courses((*STEPS, "lose", "lose")))
 def test_a_window_never_holds_more_when_segments_are_lost(course: list[tuple[str, int]]) -> None:
     """The window may show less, if a lost segment is in no snapshot."""

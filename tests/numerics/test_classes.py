@@ -104,6 +104,7 @@ def test_replicas_with_another_order_of_summation_are_within_without_alarm(
     assert f"in 2 numeric classes: {names}: half, linear" in screen or f"{names}: linear, half" in screen
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "damage", ["bit", *(pytest.param(damage, marks=pytest.mark.ci) for damage in ("row", "channel", "nan"))]
 )

@@ -232,6 +232,7 @@ def bare(records: list[CheckedRecord], *sites: int) -> list[CheckedRecord]:
 ASKED = r"\(if the workers did the same work: --by run\)"
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("flags", [STEP, pytest.param(0, marks=pytest.mark.ci)])
 def test_steps_are_paired_only_with_evidence_by_run(flags: int) -> None:
     stateful = [[replace(e, flags=flags) for e in chain(born, sites=(SCORES, MLP))] for born in (None, SCORES)]
@@ -506,6 +507,7 @@ def test_a_comparison_needs_at_least_two_workers() -> None:
         compared(GOOD, GOOD, names=[], services={1: "batch"})
 
 
+@pytest.mark.ci
 def test_services_patterns_and_names_select_workers_in_the_given_order() -> None:
     three = (GOOD, GOOD, GOOD)
 
@@ -531,6 +533,7 @@ def test_dead_workers_without_fingerprints_are_left_out_unless_named() -> None:
 # ---- lost records
 
 
+@pytest.mark.ci
 def test_a_lost_record_makes_the_verdict_incomplete_and_never_diverged() -> None:
     lacks = [each for each in GOOD if not (each.site == MLP and each.step == 2)]
     for by in ("run", None):

@@ -274,6 +274,7 @@ def ordered(content: int, order: int) -> CheckedRecord:
     return CheckedRecord(Tensor(10_000 + 100 * content + order, 1.0, tuple(sketch)), (Tensor(1000 + content),))
 
 
+@pytest.mark.ci
 @given(st.lists(st.integers(0, 19), min_size=2, max_size=12), st.integers(1, 6))
 def test_more_classes_than_can_be_compared_raise_no_alarm(orders: list[int], contents: int) -> None:
     service = Service(len(orders))

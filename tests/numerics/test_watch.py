@@ -439,6 +439,7 @@ def test_a_compared_case_stays_comparable_when_recalled() -> None:
     assert (reported.compared, reported.diverged) == (1, 1)
 
 
+@pytest.mark.ci
 def test_evidence_outlives_the_window() -> None:
     service = Service(2, bytes_max=1)
     service.send(GOOD, BAD)
@@ -451,6 +452,7 @@ def test_evidence_outlives_the_window() -> None:
     assert case.other.slots == CheckedRecord(BAD, (Tensor(7),), site=1).slots()
 
 
+@pytest.mark.ci
 def test_differences_evicted_before_a_look_are_counted() -> None:
     service = Service(2, bytes_max=1)
     service.send(GOOD, BAD)
@@ -483,6 +485,7 @@ def test_many_differences_of_one_worker_do_not_hide_another_worker() -> None:
     assert found.findings[HERE].first.whole, "the first finding is dropped last"
 
 
+@pytest.mark.ci
 def test_a_dropped_finding_is_counted_at_its_service() -> None:
     outlier_name = ("u0", "u2")
     case = Case(1, *(Fingerprint(worker, b"", "", "") for worker in outlier_name))

@@ -91,6 +91,7 @@ def test_missing_sequence_numbers_are_counted_as_dropped() -> None:
             assert drain.gaps == gaps
 
 
+@pytest.mark.ci
 def test_a_ring_of_many_records_is_read_in_several_passes() -> None:
     records = numbered(2 * MOST + 3)
     with rings(event_slots=1 << 18) as r:

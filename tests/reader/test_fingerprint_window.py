@@ -88,6 +88,7 @@ def test_every_differing_site_is_reported_within_a_few_looks() -> None:
     assert (len(reported), fingerprints.unlike_all) == (sites, 3 * 4 * sites)
 
 
+@pytest.mark.ci
 def test_a_site_whose_waiting_fingerprints_were_evicted_reports_newer_ones() -> None:
     fingerprints = _reader.Fingerprints(1)
     add_unjudged(fingerprints, 0, [record(GOOD)])
@@ -152,6 +153,7 @@ def test_no_difference_is_reported_to_a_muted_or_evicted_output() -> None:
         fingerprints.mute([3, 5, 6])
 
 
+@pytest.mark.ci
 def test_fingerprints_of_a_muted_worker_are_evicted_once() -> None:
     fingerprints = _reader.Fingerprints(1)
     add(fingerprints, 0, [CheckedRecord(GOOD, (IN,))] * 5)
@@ -190,6 +192,7 @@ def test_a_self_contradicting_worker_is_reported_with_its_last_output() -> None:
     assert (8, 7) in outputs
 
 
+@pytest.mark.ci
 def test_the_oldest_fingerprints_are_evicted_first_and_never_compared_again() -> None:
     fingerprints = _reader.Fingerprints(1)  # the smallest window
     add(fingerprints, 0, [record(GOOD)])
@@ -203,6 +206,7 @@ def test_the_oldest_fingerprints_are_evicted_first_and_never_compared_again() ->
     assert last_one == (1, NUMBERS[1], record(BAD).slots())
 
 
+@pytest.mark.ci
 def test_a_fingerprint_evicted_before_a_match_is_counted() -> None:
     fingerprints = _reader.Fingerprints(1)
     add(fingerprints, 0, [CheckedRecord(GOOD, (Tensor(n),)) for n in (1, 1, 1, 2, 3)] + [CheckedRecord(GOOD)])

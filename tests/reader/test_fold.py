@@ -134,6 +134,7 @@ def test_a_row_has_the_sums_of_all_workers(workers: list[Measured]) -> None:
         assert row["deviation_ns"] == pytest.approx(ns.std(), rel=1e-6, abs=1e-7 * ns.max())
 
 
+@pytest.mark.ci
 @given(WORKERS)
 def test_a_row_names_the_worker_with_the_largest_mean_and_its_ratio(workers: list[Measured]) -> None:
     fold = _reader.Fold()
@@ -222,6 +223,7 @@ def test_workers_with_other_clocks_move_a_percentile_by_half_a_bucket(workers: l
             assert apart(value, wanted, small) <= 1.5 + 1e-9
 
 
+@pytest.mark.ci
 @given(st.lists(st.builds(Measured, TICK, st.lists(PATH, max_size=3)), min_size=2, max_size=3))
 def test_the_order_of_workers_does_not_matter(workers: list[Measured]) -> None:
     first = [folded(workers).row(index) for index in range(4)]
@@ -332,6 +334,7 @@ def test_recursions_longer_than_their_worker_reduce_no_other_workers_time() -> N
     assert with_one_honest(hostile(count=1, total=1, max=1, again=LIMIT))["total_ns"] >= 300
 
 
+@pytest.mark.ci
 @given(
     st.lists(
         st.fixed_dictionaries(

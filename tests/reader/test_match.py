@@ -244,6 +244,7 @@ STEPS = st.integers(2, 4).flatmap(
 )
 
 
+@pytest.mark.ci
 @given(STEPS)
 @example([(5, False, [0, 1, 1]), (3, True, [0, 0, 0]), (4, True, [0, 2, 1]), (1, True, [0, 0, 0])])
 @example([(2, False, [0, 1, 2]), (1, False, [0, 2, 1]), (3, True, [0, 0, 0])])

@@ -263,6 +263,7 @@ def test_two_workers_are_in_two_classes_exactly_by_the_rule(two: tuple[dict[int,
         assert row.class_ == (Class.WITHIN if of_two(*two) and near else Class.DIVERGED)
 
 
+@pytest.mark.ci
 @given(st.lists(BEHAVIOUR, min_size=2, max_size=5), st.randoms())
 def test_the_order_of_contents_does_not_matter(workers: list[dict[int, int]], chance: object) -> None:
     def shuffled(of: dict[int, int]) -> list[CheckedRecord]:

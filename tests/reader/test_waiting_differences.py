@@ -39,6 +39,7 @@ def test_a_site_with_many_rounding_differences_hides_no_other(what: int) -> None
     assert fingerprints.unlike_all == 2
 
 
+@pytest.mark.ci
 @BY_ROUNDING
 def test_an_evicted_waiting_difference_is_replaced_by_the_next(what: int) -> None:
     fingerprints, waiting = _reader.Fingerprints(1), list[tuple[int, int]]()  # the smallest window

@@ -104,6 +104,7 @@ def test_rates_and_percentiles_are_compared_and_unknown_ones_have_no_change(comp
     assert words == ("1 brick recorded nothing yesterday", "1 brick recorded something yesterday, but nothing now")
 
 
+@pytest.mark.ci
 def test_only_the_named_services_are_compared(compared: Callable[..., Then]) -> None:
     against, words = compared("batch")
     (row,) = against["bricks"]
@@ -137,6 +138,7 @@ def test_a_worker_is_refused_because_yesterday_is_kept_by_service(compared: Call
         compared("api/1")
 
 
+@pytest.mark.ci
 def test_a_time_that_is_not_kept_is_named_and_nothing_is_compared(compared: Callable[..., Then]) -> None:
     against, words = compared(since=BEGAN_S + 10.0, until=BEGAN_S + 40.0)
     assert (against["from"], against["over_ns"]) == (None, 0)

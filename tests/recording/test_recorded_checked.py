@@ -126,6 +126,7 @@ def filled(passes: list[tuple[int, list[tuple[int, str]]]], limit: int) -> tuple
     return tape.files, stood
 
 
+@pytest.mark.ci
 @given(PASSES, st.sampled_from([640, 704, 768, 1280, 1 << 16]))
 def test_each_checksum_is_read_complete_and_once_across_chunks_and_files(
     passes: list[tuple[int, list[tuple[int, str]]]], limit: int

@@ -549,6 +549,7 @@ def made_of_many() -> Made:
     return made
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("room", "lost"), [(1 << 24, 0), pytest.param(3_000 * SLOT, 4 * 4096, marks=pytest.mark.ci)])
 @pytest.mark.parametrize("redacts", [pytest.param(False, marks=pytest.mark.ci), True])
 def test_a_checksum_in_two_pieces_is_redacted_in_both(redacts: bool, room: int, lost: int) -> None:

@@ -172,6 +172,7 @@ def ring(first: int, records: int, inside: int = 0, lane: int = 0) -> RingRecord
     return RingRecords(1, lane, True, inside, first, slots[inside * SLOT_BYTES :])
 
 
+@pytest.mark.ci
 def test_the_newest_slots_and_a_quarter_more_are_kept() -> None:
     tails = Tails([0], 1)  # even the smallest limit keeps at least 1,024 slots
     tails.take(ring(100, 320))

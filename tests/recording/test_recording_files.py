@@ -143,6 +143,7 @@ def written(path: Path) -> Iterator[_reader.Recording]:
         os.close(fd)
 
 
+@pytest.mark.ci
 def test_a_truncated_recording_opens_up_to_the_truncation(file: Path) -> None:
     whole, found = file.read_bytes(), chunks(file)
     before = found[-1][1]  # the last chunk has the reason why the recording ended
@@ -251,6 +252,7 @@ def retold(chunk: bytes, old: str, new: str) -> bytes:
     return chunk.replace(f'"{old}"'.encode(), f'"{new}"'.encode())
 
 
+@pytest.mark.ci
 def test_a_snapshot_is_read_with_the_names_valid_at_its_place(file: Path, tmp_path: Path) -> None:
     bodies_of = {kind: body for kind, _, _, body in chunks(file)}
     snapshot, table = bodies_of[_reader.CHUNK_SNAPSHOT], bodies_of[_reader.CHUNK_TABLES]
@@ -559,6 +561,7 @@ def test_a_recording_ended_by_a_defect_leaves_no_spool(tmp_path: Path) -> None:
     assert (spools(), recorder.document()["why"]) == (before, None)
 
 
+@pytest.mark.ci
 def test_a_recording_can_be_read_while_it_is_written(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     machine, path = Machine(), tmp_path / "run.brick"
@@ -573,6 +576,7 @@ def test_a_recording_can_be_read_while_it_is_written(worker: Start, tmp_path: Pa
     assert "not ended" not in brickd("status", str(path)).stderr
 
 
+@pytest.mark.ci
 def test_windows_of_a_recording_match_the_daemons(worker: Start, tmp_path: Path) -> None:
     process = started(
         worker, "norm = brick.brick('norm')\npause()\nfor _ in range(60):\n    with norm: pass\npause()", **STILL
@@ -708,6 +712,7 @@ def test_python_has_the_rows_of_a_history_and_periods_in_the_forms_of_the_comman
         profile.history(since=5, until="@5")
 
 
+@pytest.mark.ci
 def test_a_recording_names_the_straggler_that_the_daemon_named(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     like = SharedMemory().survey().workers[0].reading

@@ -395,6 +395,7 @@ def test_keys_and_blocks_of_wrong_lengths_are_refused(key: int, blocks: int) -> 
             call(bytes(length + key), bytes(blocks))
 
 
+@pytest.mark.ci
 def test_the_search_for_a_chunk_reads_nothing_beyond_its_blocks() -> None:
     script = """if True:
         import ctypes, mmap

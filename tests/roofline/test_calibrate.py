@@ -617,6 +617,7 @@ def test_all_cores_below_one_core_fails_and_keeps_the_known_peaks(
     assert [each.name for each in load(path)] == ["given"]
 
 
+@pytest.mark.ci
 def test_a_worse_result_is_reported_and_replaces_a_better_one_only_on_request(
     prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -393,6 +393,7 @@ def test_hostile_names_are_escaped(worker: Start, tmp_path: Path) -> None:
     ElementTree.parse(tmp_path / "a.svg")
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("peaks")
 def test_a_picture_that_cannot_be_written_is_reported_with_its_path(worker: Start, tmp_path: Path) -> None:
     started(worker, COMPUTING)
@@ -417,6 +418,7 @@ def test_a_picture_is_written_through_a_link_and_into_a_fifo(worker: Start, tmp_
     ElementTree.parse(drawn)
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("peaks")
 def test_without_workers_or_spans_there_is_nothing_to_rank(worker: Start) -> None:
     assert brickd("roofline").stdout.startswith("no workers: ")
@@ -424,6 +426,7 @@ def test_without_workers_or_spans_there_is_nothing_to_rank(worker: Start) -> Non
     assert brickd("roofline").stdout == "no spans yet\n"
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("daemon", "peaks")
 def test_a_daemon_gives_the_same_answer(worker: Start) -> None:
     started(worker, COMPUTING)
@@ -477,6 +480,7 @@ pause()
         assert gemm["flops_per_second"] == 9e9
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("peaks")
 def test_a_window_without_a_daemon_is_refused(worker: Start) -> None:
     started(worker, COMPUTING)
@@ -528,6 +532,7 @@ def test_a_brick_above_the_peak_is_never_shown_without_a_note(
     )
 
 
+@pytest.mark.ci
 def test_too_low_a_peak_is_reported_with_the_next_command(worker: Start) -> None:
     started(worker, COMPUTING)
     save(runtime().state / "peaks", [low("core")])

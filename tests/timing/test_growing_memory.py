@@ -53,6 +53,7 @@ def test_a_steady_leak_is_named_after_ten_minutes_with_slope_and_remaining_time(
     )  # fmt: skip
 
 
+@pytest.mark.ci
 def test_a_leak_in_steps_is_named_despite_noise() -> None:
     assert first(lambda minute: 500 + 30 * (minute // 3)) == pytest.approx(10, abs=4)
     assert first(lambda minute: 500 + 8 * minute + 20 * (round(6 * minute) % 5 != 0)) == pytest.approx(10, abs=1)

@@ -111,6 +111,7 @@ def test_hang_names_the_worker_in_another_all_reduce(worker: Start) -> None:
     assert verdict["text"].endswith("; api/3 is in all_reduce (layer 2, in attention)")
 
 
+@pytest.mark.ci
 def test_hang_names_the_stuck_worker_among_idle_ones(worker: Start) -> None:
     idle = "with brick.span('step'): pass\npause()"
     service(worker, [idle, STUCK.format("moe_gemm"), idle, idle])
@@ -186,6 +187,7 @@ def test_no_worker_is_named_if_all_wait_or_too_few_exist(worker: Start) -> None:
     assert len(third) == 3
 
 
+@pytest.mark.ci
 def test_a_span_younger_than_requested_is_not_stuck(worker: Start) -> None:
     service(worker, [STUCK.format("all_reduce")] * 3)
     verdict = document("hang", "--watch", "0.01", "--longer", "3600")["services"][0]

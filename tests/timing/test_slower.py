@@ -52,6 +52,7 @@ def test_too_few_calls_do_not_pass(worker: Start) -> None:
     assert (ended.returncode, "no brick ran 8 times or more in both workers" in ended.stderr) == (6, True)
 
 
+@pytest.mark.ci
 def test_more_than_two_workers_are_refused(worker: Start) -> None:
     for number in range(3):
         timed_worker(worker, number, 1_000_000)
@@ -76,6 +77,7 @@ def test_p95_and_the_coefficient_of_variation_are_columns_on_request(worker: Sta
         assert gemm["cv"] == 0
 
 
+@pytest.mark.ci
 def test_a_difference_that_may_be_chance_is_no_regression(worker: Start) -> None:
     for number, short in enumerate((5, 3)):
         environment = {"BRICKD_SERVICE": "few", "BRICKD_WORKER": str(number), "BRICKD_CLOCK": "monotonic"}

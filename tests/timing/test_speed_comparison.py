@@ -275,6 +275,7 @@ def _by_brick(found: Paces) -> dict[str, Pair]:
 GROUP = st.lists(programs(), max_size=3)
 
 
+@pytest.mark.ci
 @settings(deadline=None)
 @given(GROUP, GROUP)
 def test_swapping_the_groups_changes_signs_and_no_verdict(first: list[MadeUp], second: list[MadeUp]) -> None:
@@ -305,6 +306,7 @@ def test_verdicts_do_not_depend_on_the_order_of_groups(
     assert (there.difference_percent or 0) * (back.difference_percent or 0) <= 0
 
 
+@pytest.mark.ci
 @settings(deadline=None)
 @given(SPANS, SPANS, st.integers(0, 12), st.integers(0, 6))
 def test_scaling_all_times_changes_no_verdict(first: list[int], second: list[int], octaves: int, clock: int) -> None:

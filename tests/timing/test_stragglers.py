@@ -54,6 +54,7 @@ def test_a_fleet_of_equal_workers_raises_no_alarm(seed: int, noise: float) -> No
     assert found(judge(Fleet(noise=noise).looks(6, seed))) == []
 
 
+@pytest.mark.ci
 @given(SEEDS, st.floats(-18, 18))
 def test_a_common_load_changes_nothing(seed: int, scale: float) -> None:
     """All workers slow down together, by a different factor in each slot."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import signal
 
+import pytest
 from conftest import Worker
 from faults import Start
 from machines import Machine, machine
@@ -82,6 +83,7 @@ class Watch:
 ALL = range(8)
 
 
+@pytest.mark.ci
 def test_a_worker_stopped_for_some_slots_is_not_named(worker: Start, prefix: str) -> None:
     others = [number for number in ALL if number != 5]
     with machine(prefix) as here:
@@ -126,6 +128,7 @@ def test_if_all_workers_stop_at_once_none_is_named(worker: Start, prefix: str) -
         assert watch.logged() == []
 
 
+@pytest.mark.ci
 def test_the_successor_of_a_slow_worker_is_not_slow_by_its_name(worker: Start, prefix: str) -> None:
     with machine(prefix) as here:
         watch = Watch(here, worker, 4)

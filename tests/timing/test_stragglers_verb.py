@@ -102,6 +102,7 @@ def test_without_a_straggler_the_screen_names_the_compared_spans(three: Daemon) 
     )
 
 
+@pytest.mark.ci
 def test_without_comparisons_the_screen_does_not_claim_health(three: Daemon) -> None:
     three.judged = judge(Fleet(workers=2, bricks={"gemm": GEMM}).looks(6, seed=1))
     first, second = brickd("stragglers").stdout.splitlines()
@@ -134,6 +135,7 @@ def test_on_a_narrow_screen_no_line_is_cut(three: Daemon) -> None:
     assert max(map(len, headline.splitlines())) <= 40
 
 
+@pytest.mark.ci
 def test_before_enough_slots_the_screen_reports_that(three: Daemon) -> None:
     three.judged = judge(fleet().looks(2, seed=1))
     assert brickd("stragglers").stdout == "no worker is judged yet: 20.0 s were recorded, 4 slots of 10 s are needed\n"
@@ -185,6 +187,7 @@ def test_after_a_minute_without_a_look_no_worker_is_judged(three: Daemon) -> Non
     assert brickd("status", "--check", "--ignore", "straggler").returncode == 0
 
 
+@pytest.mark.ci
 def test_a_worker_late_only_in_a_collective_is_slow_outside_of_any_brick(three: Daemon) -> None:
     waits = Made(3_000_000, category="Collective")
     three.judged = judge(fleet(-50, "all_reduce", waits).looks(6, seed=1))

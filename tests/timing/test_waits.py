@@ -500,6 +500,7 @@ def apart(chance: random.Random) -> Callable[[int, int], float]:
     return lambda worker, slot: factors[worker][slot]
 
 
+@pytest.mark.ci
 def test_equal_workers_on_a_busy_host_raise_no_alarm() -> None:
     """In this test, longer times and longer waits are independent of each other."""
     for seed in range(40):

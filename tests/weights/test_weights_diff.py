@@ -179,6 +179,7 @@ def test_steps_with_one_key_and_different_caches_are_no_divergence() -> None:
     assert reported["outputs"]["compared"] == 0
 
 
+@pytest.mark.ci
 def test_equal_weights_do_not_answer_for_a_step_or_a_time() -> None:
     reported = "; weights are equal (--by weights)"
     for part in ({"step": "77"}, {"since": 0.5}):

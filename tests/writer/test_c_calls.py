@@ -173,6 +173,7 @@ def test_a_given_time_above_the_maximum_is_rejected_by_the_clock(
     assert reported & 8 == (8 if sum(rejected) else 0)
 
 
+@pytest.mark.ci
 def test_given_times_are_rejected_above_the_sum_that_a_reader_accepts(called: Any) -> None:
     reported, got = called("""
 given = name("given")
@@ -187,6 +188,7 @@ for _ in range(2**14 + 3): result = w.brick_record(given, None, 2**48, 0, 0)
 ROOM = 256 * 64  # the total number of frames, layer scopes and stacks that a thread has room for
 
 
+@pytest.mark.ci
 def test_without_a_free_frame_spans_and_layers_are_refused_with_their_ends(called: Any) -> None:
     reported, got = called("""
 brick = name("brick")
@@ -204,6 +206,7 @@ result = [opened, refused, mine]
     assert (lane["unmatched"], lane["summarized"]) == (0, 0)
 
 
+@pytest.mark.ci
 def test_a_key_without_an_open_frame_ends_nothing(called: Any) -> None:
     reported, got = called("""
 brick = name("brick")
@@ -311,6 +314,7 @@ result = [[wanted(step) for step in {STEPS}], open_, w.brick_in_step(None)]
     assert got.process["rate"] == rate
 
 
+@pytest.mark.ci
 def test_a_checksum_inside_refused_frames_needs_its_own_layer_and_step(called: Any) -> None:
     _, got = called(
         """

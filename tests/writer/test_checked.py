@@ -218,6 +218,7 @@ with brick.brick("other"): brick.checksum("other", y, backend="other", relation=
     assert counts(got)["other"] == 1
 
 
+@pytest.mark.ci
 def test_all_moves_over_a_link_share_one_name(worker: Start, prefix: str) -> None:
     got, found, _, _ = recorded(
         worker,

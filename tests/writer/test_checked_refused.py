@@ -74,6 +74,7 @@ pause()
 # ---- refused checksums ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.ci
 def test_a_full_ring_drops_complete_checksums_and_reserves_space_for_ends(worker: Start, prefix: str) -> None:
     got, found, _, _ = recorded(
         worker,
@@ -254,6 +255,7 @@ strange += [np.array([1j]), np.array([{}])]
 """
 
 
+@pytest.mark.ci
 def test_a_checksum_ended_by_an_interrupt_counts_as_dropped(worker: Start, prefix: str) -> None:
     got, found, _, _ = recorded(
         worker,
@@ -311,6 +313,7 @@ pause()
     )
 
 
+@pytest.mark.ci
 def test_the_message_of_an_unreadable_tensor_is_requested_once(worker: Start, prefix: str) -> None:
     _, _, _, reported = recorded(
         worker,

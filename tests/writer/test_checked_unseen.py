@@ -126,6 +126,7 @@ def test_a_worker_that_is_off_from_the_start_makes_no_key(worker: Start, prefix:
 # ---- the key -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.ci
 def test_the_key_is_made_once_and_only_its_user_can_read_it(worker: Start, prefix: str) -> None:
     processes = [worker(NUMBERS + "pause(); brick.checksum('k', y); pause()") for _ in range(4)]
     for each in processes:

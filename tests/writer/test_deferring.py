@@ -167,6 +167,7 @@ assert brick.pending() == 0
 # ---- rings that fill up ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.ci
 def test_a_full_ring_reserves_space_for_ends_and_counts_drops(worker: Start, prefix: str) -> None:
     got, reported = recorded(
         worker,
@@ -353,6 +354,7 @@ def scripted(worker: Start) -> ScriptedWorker:
     return ScriptedWorker(worker(LISTENING))
 
 
+@pytest.mark.ci
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     defers=st.lists(st.dictionaries(st.sampled_from(["stream", "elements", "bytes", "step"]), ANYTHING), max_size=3),
@@ -457,6 +459,7 @@ def test_a_forked_child_has_no_pending_work_and_no_ids_of_its_parent(worker: Sta
     assert process.end() == 0, process.stderr
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("how", ["rm", pytest.param("reopen", marks=pytest.mark.ci)])
 def test_after_a_lost_segment_ids_stay_unique_and_pending_work_can_be_finalized(
     compiled: Compile, prefix: str, how: str
@@ -521,6 +524,7 @@ def test_a_killed_worker_is_not_marked_as_ended(worker: Start, prefix: str) -> N
 # ---- threads and signals -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.ci
 def test_threads_that_defer_and_finalize_concurrently_lose_no_count_or_id(worker: Start, prefix: str) -> None:
     got, reported = recorded(
         worker,

@@ -100,6 +100,7 @@ def test_rates_that_are_not_powers_of_two_sample_their_share(draws: Drawn, of: i
         assert max(b - a for a, b in zip([-1, *each], [*each, 512], strict=True)) <= gap
 
 
+@pytest.mark.ci
 def test_rates_of_all_and_none_do_not_depend_on_the_epoch(draws: Drawn) -> None:
     assert all(each == list(range(70)) for each in draws(_reader.RATE_ALL, 70, (LAST - 3,)))
     assert not any(draws(_reader.RATE_NONE, 70, (LAST - 3,)))
@@ -179,6 +180,7 @@ def test_a_worker_samples_by_its_valid_epoch_and_otherwise_by_its_clock(worker: 
         assert steps in [of(second // _reader.EPOCH_SECONDS) for second in range(before - 1, after + 1)]
 
 
+@pytest.mark.ci
 def test_a_step_keeps_the_epoch_in_which_it_began(worker: Start, prefix: str) -> None:
     process = worker(
         """

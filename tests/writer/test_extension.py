@@ -221,6 +221,7 @@ report([all(table[: table[0] // 8]), named(b"req-1", 5)])
     assert process.next_report() == [True, _reader.source_hash(b"req-1")]
 
 
+@pytest.mark.ci
 @pytest.mark.interpreter
 @pytest.mark.parametrize(
     ("missing", "text"),
@@ -293,6 +294,7 @@ asyncio.run(main())
     assert exact(got) == {"begun": 90, "summarized": 90}
 
 
+@pytest.mark.ci
 def test_greenlets_keep_their_own_native_spans(worker: Start, prefix: str, calls: str) -> None:
     got = record(
         worker,

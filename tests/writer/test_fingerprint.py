@@ -104,6 +104,7 @@ def test_each_vector_width_of_the_processor_has_a_variant(variants: Variants) ->
     assert variants.names == ["generic", "sse2", *wide]
 
 
+@pytest.mark.ci
 @given(
     st.sampled_from(sorted(CODES)), shapes, st.integers(0, 2**32), st.integers(0, 2**128 - 1), st.booleans(), st.data()
 )
@@ -420,6 +421,7 @@ KINDS: dict[str, Callable[[Floats, np.random.Generator], Floats]] = {
 }
 
 
+@pytest.mark.ci
 def test_the_error_between_two_tensors_is_known_from_their_fingerprints(variants: Variants) -> None:
     near, tried = dict.fromkeys(KINDS, 0), 10
     for kind, change in KINDS.items():

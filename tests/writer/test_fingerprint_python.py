@@ -235,6 +235,7 @@ BF16 = np.arange(100, dtype=np.float32).view(np.uint32).__rshift__(16).astype(np
 EIGHTS = np.arange(256, dtype=np.uint8)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("versioned", [True, pytest.param(False, marks=pytest.mark.ci)])
 def test_a_dlpack_tensor_has_the_fingerprint_of_its_memory(versioned: bool) -> None:
     for held in "?bhilqBHILQefd":

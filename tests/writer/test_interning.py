@@ -150,6 +150,7 @@ def tables(compiled: Compile) -> Tables:
     return Tables(compiled("tables.so", sources, "-shared", "-fPIC", "-DBRICK_TEST_POINTS"))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("same", [True, pytest.param(False, marks=pytest.mark.ci)])
 @pytest.mark.parametrize("behind", [0, 1, 3])
 def test_colliding_names_written_concurrently_have_one_number_each(tables: Tables, behind: int, same: bool) -> None:

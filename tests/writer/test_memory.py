@@ -240,6 +240,7 @@ def test_a_host_without_standard_streams_does_not_print_into_its_segment(worker:
     assert process.end() == 0
 
 
+@pytest.mark.ci
 @needs_namespaces
 def test_without_proc_a_host_is_recorded_without_its_start_time(worker: Start, prefix: str) -> None:
     process = worker(PRIVATE + 'mount(b"tmpfs", b"/proc", b"tmpfs", 0, None)\nwith brick.span("b"): pass\npause()')
@@ -283,18 +284,21 @@ def test_a_full_dev_shm_stops_the_recording_and_not_the_host(worker: Start, pref
     unharmed(process, "/dev/shm or the memory cgroup is full")
 
 
+@pytest.mark.ci
 @needs_namespaces
 def test_a_dev_shm_without_space_for_the_first_pages_is_left_unchanged(worker: Start, prefix: str) -> None:
     process = worker(small("32k") + 'brick.init()\nassert os.listdir("/dev/shm") == []\n' + HOST)
     unharmed(process, "/dev/shm or the memory cgroup is full")
 
 
+@pytest.mark.ci
 @needs_namespaces
 def test_a_missing_dev_shm_stops_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
     process = worker(PRIVATE + 'mount(b"tmpfs", b"/dev", b"tmpfs", 0, None)\n' + HOST)
     unharmed(process, "cannot create a file in /dev/shm: No such file or directory")
 
 
+@pytest.mark.ci
 @needs_namespaces
 def test_a_read_only_dev_shm_stops_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
     process = worker(PRIVATE + 'mount(b"tmpfs", b"/dev/shm", b"tmpfs", 1, None)\n' + HOST)

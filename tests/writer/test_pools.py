@@ -147,6 +147,7 @@ def test_greenlets_of_gevent_keep_their_own_spans(worker: Start, prefix: str) ->
     assert spans(got) == {"begun": 441, "summarized": 441}
 
 
+@pytest.mark.ci
 def test_a_greenlet_killed_inside_a_span_ends_it(worker: Start, prefix: str) -> None:
     got = record(
         worker,

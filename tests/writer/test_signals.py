@@ -146,6 +146,7 @@ def test_a_fork_in_a_handler_during_deferred_work_keeps_all_ledgers_exact(compil
         assert process.end() == 0
 
 
+@pytest.mark.ci
 def test_finalizers_called_by_the_garbage_collector_record(worker: Start, prefix: str) -> None:
     got = record(
         worker,

@@ -40,6 +40,7 @@ def test_asyncio_tasks_interleaved_on_one_handle_keep_their_own_durations(worker
     assert rows[("long",)]["max_ns"] > rows[("short",)]["max_ns"] + rows[("long", "short")]["max_ns"]
 
 
+@pytest.mark.ci
 def test_a_thousand_interleaved_tasks_leave_an_exact_ledger(worker: Start, prefix: str) -> None:
     got = record(
         worker,

@@ -91,6 +91,7 @@ def test_without_a_lane_layers_and_stray_ends_count_as_no_spans(worker: Start, p
     assert exact(got) == {"begun": 1, "summarized": 1, "no_lane": 10}
 
 
+@pytest.mark.ci
 def test_a_refused_thread_gets_a_lane_that_becomes_free(worker: Start, prefix: str) -> None:
     got = record(
         worker,

@@ -6,6 +6,7 @@ import pytest
 from recorded import Start, counts, record, spans, summaries
 
 
+@pytest.mark.ci
 def test_a_traced_function_is_a_brick_with_its_own_name(worker: Start, prefix: str) -> None:
     got = record(
         worker,
@@ -37,6 +38,7 @@ def test_a_traced_function_is_a_brick_with_its_own_name(worker: Start, prefix: s
     assert (categories["sampling"], categories["sampled"]) == ("scheduler", "scheduler")
 
 
+@pytest.mark.ci
 def test_special_methods_of_a_class_can_be_traced(worker: Start, prefix: str) -> None:
     got = record(
         worker,
@@ -231,6 +233,7 @@ def test_an_exception_of_a_traced_function_is_counted_and_raised(worker: Start, 
     assert spans(got) == {"begun": 5, "summarized": 5}
 
 
+@pytest.mark.ci
 def test_wrong_arguments_are_refused_by_the_function_itself(worker: Start, prefix: str) -> None:
     got = record(
         worker,
@@ -254,6 +257,7 @@ def test_wrong_arguments_are_refused_by_the_function_itself(worker: Start, prefi
     assert spans(got)["begun"] == spans(got)["summarized"]
 
 
+@pytest.mark.ci
 def test_a_traced_recursion_takes_one_path(worker: Start, prefix: str) -> None:
     got = record(
         worker,

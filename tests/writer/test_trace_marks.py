@@ -12,6 +12,7 @@ from brickd.shm import _reader
 from brickd.shm.segment_copy import Reading
 
 
+@pytest.mark.ci
 def test_the_definition_of_a_function_is_sent_once_at_its_first_call(
     worker: Start, prefix: str, tmp_path: object
 ) -> None:
@@ -77,6 +78,7 @@ for _ in range(3):
     }
 
 
+@pytest.mark.ci
 def test_an_unimported_file_is_named_by_its_last_two_parts(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,
@@ -94,6 +96,7 @@ made("/nowhere/\ud800/x.py")()
     assert marks(got) == {("f:ticks", "deep/kernels.py@1:defined"): 1, ("f:ticks", "\\ud800/x.py@1:defined"): 1}
 
 
+@pytest.mark.ci
 def test_a_forked_child_sends_the_definitions_of_its_functions(worker: Start, prefix: str) -> None:
     process = worker(
         """

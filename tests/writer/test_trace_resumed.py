@@ -60,6 +60,7 @@ def test_a_generator_closed_early_is_closed_inside_a_span(worker: Start, prefix:
     assert spans(got) == {"begun": 6, "summarized": 6}
 
 
+@pytest.mark.ci
 def test_a_generator_passes_on_sent_values_exceptions_and_its_result(worker: Start, prefix: str) -> None:
     got = record(
         worker,
@@ -87,6 +88,7 @@ def test_a_generator_passes_on_sent_values_exceptions_and_its_result(worker: Sta
     assert spans(got) == {"begun": 6, "summarized": 6}
 
 
+@pytest.mark.ci
 def test_a_span_left_open_across_a_yield_is_abandoned_and_ends_no_other(worker: Start, prefix: str) -> None:
     got = record(
         worker,

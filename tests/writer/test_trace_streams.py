@@ -113,6 +113,7 @@ def test_an_asynchronous_generator_that_outlives_its_loop_is_closed_once(
     assert spans(got)["begun"] == spans(got)["summarized"] == sum(counts(got).values())
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("waits", [True, pytest.param(False, marks=pytest.mark.ci)])
 def test_an_asynchronous_generator_dropped_without_a_loop_closes_itself(
     worker: Start, prefix: str, waits: bool
