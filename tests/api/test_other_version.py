@@ -201,7 +201,7 @@ def test_a_verb_without_a_key_works_or_names_the_daemon(worker: Start, verb: str
     for key in answer:
         with a_daemon(OLDER, {verb: {each: value for each, value in answer.items() if each != key}}):
             code, stderr = code_and_stderr(verb)
-        assert code == 0 or (code == 2 and f"has no {key!r}" in stderr and RESTART in stderr), (key, stderr)
+        assert code == 0 or (code == 2 and f"has no key {key!r}" in stderr and RESTART in stderr), (key, stderr)
         assert "Traceback" not in stderr
         shown += code == 0
     assert 0 < shown < len(answer)

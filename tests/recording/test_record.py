@@ -241,7 +241,7 @@ def test_unread_spans_are_reported_if_the_guardian_was_killed_too(worker: Start,
     checked = brickd("status", "--check")
     assert (checked.returncode, "spans are on in 1 worker" in checked.stdout) == (1, True)
     (problem,) = document("status")["problems"]
-    assert (problem["command"], problem["text"].startswith("spans are on in 1 worker")) == ("brickd up -d", True)
+    assert (problem["command"], problem["text"].startswith("1 worker records single spans")) == ("brickd up -d", True)
     found = {each["name"]: each for each in document("doctor", code=0)["findings"]}["spans-unread"]
     assert (found["state"], found["seen"], found["fix"]) == ("advice", "set in api/0", "brickd up -d")
     with running():
