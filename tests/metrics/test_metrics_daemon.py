@@ -122,6 +122,7 @@ def test_the_daemon_ends_at_once_whatever_clients_do(worker: Start) -> None:
         clients[1].sendall(b"GET /metrics HT")
         assert get(address).status == 200
         daemon.end()
+        assert clients[0].recv(15) == b"HTTP/1.1 200 OK", "a profile ends early, and its client gets it"
         for each in clients:
             each.close()
 
