@@ -240,7 +240,7 @@ def test_files_of_a_set_are_one_recording_in_any_order(worker: Start, tmp_path: 
     (alone,) = document("status", kept[-1])["recording"]["files"]
     assert [each["path"] for each in together["recording"]["files"]] == kept
     assert together["recording"]["files"][-1] == alone
-    assert "1 file between these is missing" in brickd("status", kept[0], kept[2]).stderr
+    assert "1 file is missing between the given files" in brickd("status", kept[0], kept[2]).stderr
     assert "is the same file of its recording" in brickd("status", kept[0], kept[0]).stderr
     recorded(tmp_path / "other.brick")
     mixed = brickd("status", kept[0], str(tmp_path / "other.brick"))

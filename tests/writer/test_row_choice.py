@@ -201,7 +201,6 @@ result = [looked_at(1, 1_000_000, 4), looked_at(2, 500_000, 4)]
 # ---- the record
 
 
-@pytest.mark.ci
 def test_rows_are_recorded_in_pairs_with_their_call(run: Run) -> None:
     reported, got = run("""
 x = np.random.default_rng(1).standard_normal((3, 7, 8)).astype("f")
