@@ -104,8 +104,9 @@ def _service(service: dict[str, Any], document: dict[str, Any], screen: Screen) 
 
 def _thinned(service: str, thinned: dict[str, Any], source: str) -> str:
     words = thinned["fingerprints"]
-    how = "not" if words == OFF else f"only in one step of {words.removeprefix('1/')}"
-    text = f"fingerprints are recorded {how}"
+    text = f"fingerprints are recorded only in one step of {words.removeprefix('1/')}"
+    if words == OFF:
+        text = "no fingerprints are recorded"
     if thinned["instrumented"]:
         text += ", for instrumented models"
     if thinned["workers"] < thinned["of"]:

@@ -202,7 +202,7 @@ def test_coverage_names_the_excluded_sites_and_how_to_include_them(worker: Start
             "fingerprints": "off", "instrumented": False, "workers": 1, "of": 1,
         }  # fmt: skip
         screen = brickd("coverage").stdout
-        assert "no fingerprints (brickd set api --fingerprints all)\n" in screen
+        assert "no fingerprints are recorded (brickd set api --fingerprints all)\n" in screen
         assert "layers.*.mlp     0-1  -   left out: brickd set" in screen
 
         two = Served(worker, 1, BRICKD_FINGERPRINTS="1/64")
