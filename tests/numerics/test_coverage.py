@@ -123,7 +123,8 @@ def test_only_bricks_are_listed_as_never_compared(worker: Start) -> None:
             brick.kernel(gemm, 8, 32)
             brick.transfer("h2d", 64, elapsed_ns=1000)
             brick.needs("elsewhere")
-        helper()
+        for layer in (0, 1):
+            with brick.layer(layer): helper()
         brick.checksum("mlp", array("f", [1]), input=array("f", [2]))
         with brick.span("mlp"): pass
     hidden.record(1000)

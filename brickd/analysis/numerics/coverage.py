@@ -267,14 +267,16 @@ def bricks_without_sites(workers: Iterable[Worker]) -> list[tuple[str, str]]:
 
 def _bricks(paths: Sequence[CallPath | None]) -> set[int]:
     """The names of bricks. Kernels, transfers, functions, tasks and files are left out: they compute no outputs."""
-    known = [(number, path) for number, path in enumerate(paths) if number and path is not None]
-    functions = {path.parent for _, path in known if path.unit == _reader.UNIT_DEFINED}
-    kernels = {(path.parent, path.name) for _, path in known if path.unit == _reader.UNIT_LAUNCHED}
+    known = [path for path in paths[1:] if path is not None]
+    # Only the first call of a function marks its definition, so its calls in other layers are known by its name.
+    defined = (paths[path.parent] for path in known if path.unit == _reader.UNIT_DEFINED)
+    functions = {path.name for path in defined if path is not None}
+    kernels = {(path.parent, path.name) for path in known if path.unit == _reader.UNIT_LAUNCHED}
     return {
         path.name
-        for number, path in known
+        for path in known
         if not path.marks
-        and number not in functions
+        and path.name not in functions
         # The recorded times of a kernel have the same name and parent as the launch of that kernel.
         and (path.unit == _reader.UNIT_TICKS or (path.parent, path.name) not in kernels)
     }
