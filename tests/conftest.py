@@ -106,9 +106,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give slow tests a longer timeout."""
+    """Give slow tests a longer timeout, unless they have their own."""
     for item in items:
-        if item.get_closest_marker("slow") is not None or item.get_closest_marker("nightly") is not None:
+        is_slow = item.get_closest_marker("slow") is not None or item.get_closest_marker("nightly") is not None
+        if is_slow and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_SLOW_SECONDS))
 
 

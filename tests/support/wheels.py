@@ -10,13 +10,17 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 import venv
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from conftest import kept, version
 
 ROOT = Path(__file__).parent.parent.parent
+PROJECTS = {"brickd": ROOT, "brick_agent": ROOT / "agent"}
 VERSION = (ROOT / "agent" / "VERSION").read_text().strip()
 
 
@@ -47,6 +51,31 @@ def build_wheels(folder: Path, *sources: Path) -> None:
     for source in sources:
         built = pip("wheel", "--no-build-isolation", "--no-deps", "-w", folder, source)
         assert built.returncode == 0, built.stderr
+
+
+def distributions() -> Path:
+    """Return a folder with both source distributions, and the wheels that were built from them. All test files share
+    one build.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        tree = copied(Path(place) / "tree")
+        files = sorted(path for path in tree.rglob("*") if path.is_file())
+        contents = (part for path in files for part in (str(path.relative_to(tree)).encode(), path.read_bytes()))
+        tools = (sys.version, metadata.version("setuptools"), version("gcc").decode())
+
+        def make(folder: Path) -> None:
+            folder.mkdir()
+            projects = (tree / path.relative_to(ROOT) for path in PROJECTS.values())
+            build_wheels(folder, *(_source_distribution(project, folder) for project in projects))
+
+        return kept("distributions", (*map(str.encode, tools), *contents), make)
+
+
+def _source_distribution(project: Path, folder: Path) -> Path:
+    code = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
+    command = [sys.executable, "-c", code, folder]
+    built = subprocess.run(command, cwd=project, capture_output=True, text=True, check=True)
+    return folder / built.stdout.splitlines()[-1]
 
 
 def fetch_needed(folder: Path) -> None:

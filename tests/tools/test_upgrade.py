@@ -5,6 +5,7 @@ Nothing is lost.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,18 @@ from typing import Any
 import pytest
 from running import until
 from test_earlier_builds import RECORDS, SPANS, STEPS, Recording, summarized
-from wheels import VERSION, build_wheels, copied, edited, environment_of, fetch_needed, install, outside, ran
+from wheels import (
+    VERSION,
+    build_wheels,
+    copied,
+    distributions,
+    edited,
+    environment_of,
+    fetch_needed,
+    install,
+    outside,
+    ran,
+)
 
 from brickd.shm import _reader
 
@@ -29,8 +41,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     minor version of the format.
     """
     folder = tmp_path_factory.mktemp("wheels")
-    trees = copied(folder / "this"), edited(copied(folder / "next"), NEXT, MINOR + 1)
-    build_wheels(folder, *(source for tree in trees for source in (tree, tree / "agent")))
+    tree = edited(copied(folder / "next"), NEXT, MINOR + 1)
+    build_wheels(folder, tree, tree / "agent")  # first, because another process may be building this version
+    shutil.copytree(distributions(), folder, dirs_exist_ok=True)
     fetch_needed(folder)
     return folder
 

@@ -3,7 +3,7 @@ environment."""
 
 from __future__ import annotations
 
-import subprocess
+import shutil
 import sys
 import sysconfig
 import tarfile
@@ -11,33 +11,15 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from wheels import ROOT, VERSION, build_wheels, copied, environment_of, fetch_needed, pip, ran
-
-PROJECTS = {"brickd": ROOT, "brick_agent": ROOT / "agent"}
+from wheels import PROJECTS, VERSION, distributions, environment_of, fetch_needed, pip, ran
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
-def source(project: Path, folder: Path) -> Path:
-    """Return a source distribution, built from a copy of the tree without the files of earlier builds."""
-    copy = copied(folder / f"copy of {project.name}")
-    code = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
-    built = subprocess.run(
-        [sys.executable, "-c", code, folder],
-        cwd=copy / project.relative_to(ROOT),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return folder / built.stdout.splitlines()[-1]
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with both source distributions, and the wheels that were built from them."""
-    folder = tmp_path_factory.mktemp("distributions")
-    build_wheels(folder, *(source(project, folder) for project in PROJECTS.values()))
-    return folder
+    """Return a copy of the folder with both source distributions, and the wheels that were built from them."""
+    return shutil.copytree(distributions(), tmp_path_factory.mktemp("distributions") / "all")
 
 
 def wheel(folder: Path, name: str) -> Path:
