@@ -75,7 +75,7 @@ def demo(seconds: float) -> None:
             verb, *words = line.split()
             _VERBS[verb].main(words, standalone_mode=False)
             click.echo()
-    print_message("the workers have ended and removed their segments; to time your own code: docs/getting-started.md")
+    print_message("the workers have ended and removed their segments; to time your own code: pydoc brick_agent")
 
 
 def _end_by_signal(number: int, _: object) -> None:
