@@ -73,7 +73,7 @@ def distributions() -> Path:
 
 def _source_distribution(project: Path, folder: Path) -> Path:
     code = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
-    command = [sys.executable, "-c", code, folder]
+    command: list[str | Path] = [sys.executable, "-c", code, folder]
     built = subprocess.run(command, cwd=project, capture_output=True, text=True, check=True)
     return folder / built.stdout.splitlines()[-1]
 
