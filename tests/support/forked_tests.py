@@ -104,15 +104,21 @@ class ForkedTests:
         ours, its = Pipe()
         sys.stdout.flush()
         sys.stderr.flush()
-        pid = os.fork()
-        if pid == 0:
-            ours.close()
-            for other in self._running:
-                other.connection.close()
-                os.close(other.pidfd)
-            _become(session, its, self._around)
-        its.close()
-        self._running.append(_Process(pid, ours, os.pidfd_open(pid), deque(chunk)))
+        # Python ignores an interrupt that comes while it runs its hooks for fork, so the interrupt has to wait.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            pid = os.fork()
+            if pid == 0:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+                ours.close()
+                for other in self._running:
+                    other.connection.close()
+                    os.close(other.pidfd)
+                _become(session, its, self._around)
+            its.close()
+            self._running.append(_Process(pid, ours, os.pidfd_open(pid), deque(chunk)))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         ours.send(chunk)
 
     def _receive(self, session: pytest.Session, process: _Process, chunks: deque[Sequence[int]]) -> None:

@@ -200,6 +200,17 @@ def test_the_exit_status_says_whether_all_is_well(tmp_path: Path, text: str, cod
 
 
 @pytest.mark.ci
+def test_an_interrupt_during_a_fork_ends_the_run(tmp_path: Path) -> None:
+    text = """
+import os, signal
+os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))
+def test_one(): pass
+"""
+    ended, _ = run(tmp_path, text)
+    assert (ended.returncode, "KeyboardInterrupt" in ended.stdout) == (2, True), ended.stdout
+
+
+@pytest.mark.ci
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_is_interrupted_or_killed_ends_its_processes_and_their_fixtures(
     tmp_path: Path, number: signal.Signals

@@ -94,16 +94,12 @@ def _run(cells: Sequence[Cell], tried: Callable[[Cell], dict[str, Any]], jobs: i
     pool = ProcessPoolExecutor(jobs, get_context("fork"))
     try:
         yield from (each.result() for each in as_completed([pool.submit(begin, cell) for cell in cells]))
-    except BaseException:  # for example Ctrl-C: begin no other cell, and end those that run
-        pool.shutdown(wait=False, cancel_futures=True)
-        jobs_left = active_children()
-        for process in jobs_left:
+    except BaseException:  # for example Ctrl-C: end the cells that run, and begin no other
+        for process in active_children():
             process.terminate()
-        for process in jobs_left:
-            process.join()
         raise
     finally:
-        pool.shutdown()
+        pool.shutdown(cancel_futures=True)  # the pool waits for its processes, and nothing else may
 
 
 def _begun(tried: Callable[[Cell], dict[str, Any]], cell: Cell) -> dict[str, Any]:
