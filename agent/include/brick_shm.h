@@ -224,8 +224,8 @@ enum brick_unit {
     BRICK_UNIT_TICKS = 0,
     BRICK_UNIT_NS = 1,
     BRICK_UNIT_DEFERRED = 2, /* since 1.2: ns measured by a device; the consumer adds them up, the summary stays empty */
-    BRICK_UNIT_BOUND = 3,    /* never in a segment: a consumer uses it for upper bounds of deferred work that nobody
-                                measured */
+    BRICK_UNIT_BOUND = 3,    /* never in a segment: a consumer uses it for upper bounds of deferred work that was
+                                not measured */
     /* Since 1.6, marks: only count, elements, bytes and flops of their summaries have a meaning. A mark says something
      * about the path above it. The same then holds for each path that differs from the path above only in its unit. */
     BRICK_UNIT_LAUNCHED = 4, /* a kernel of this name was launched; elements, bytes, flops: only of launches without a

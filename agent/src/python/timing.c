@@ -139,8 +139,8 @@ static bool graph_says(PyObject *self, const char *method, PyObject *of)
     return yes;
 }
 
-/* Without a span, kernels that are recorded before the stop would belong to no brick, so the graph is told now that
- * they belong to this one. */
+/* Without a span, the kernels recorded until the stop would belong to no brick. This call makes the graph assign
+ * them to this brick. */
 static PyObject *not_timed(PyObject *self, Brick *b)
 {
     if (((Timing *)self)->graphs)
