@@ -12,13 +12,14 @@ from typing import Any
 import click
 
 from brickd.base import escape, units
-from brickd.cli import brick_columns, wording
-from brickd.cli import table as tables
 from brickd.cli.ask import asked
-from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.output import column_option, emit, output_options
 from brickd.cli.query_options import asks
-from brickd.cli.table import Column, Figure
 from brickd.query.queries import SORTS, BricksQuery
+from brickd.screens import brick_columns, wording
+from brickd.screens import table as tables
+from brickd.screens.screen import Screen
+from brickd.screens.table import Column, Figure
 
 
 def _ratio(value: float | None) -> str:
@@ -57,7 +58,7 @@ _WORST = (
 
 @click.command()
 @asks(BricksQuery)
-@brick_columns.option
+@column_option
 @output_options
 def bricks(query: BricksQuery, recordings: Sequence[str], more: Sequence[str], output: str) -> None:
     """Show the totals of every brick.

@@ -14,15 +14,16 @@ import click
 
 from brickd.base import escape, units
 from brickd.base.unknown_rows import reason
-from brickd.cli import table as tables
-from brickd.cli import wording
 from brickd.cli.ask import asked
 from brickd.cli.completion import complete_services
-from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.output import emit, output_options
 from brickd.cli.query_options import asks
-from brickd.cli.table import Column
 from brickd.model.worker_names import as_argument
 from brickd.query.queries import CoverageQuery
+from brickd.screens import table as tables
+from brickd.screens import wording
+from brickd.screens.screen import Screen
+from brickd.screens.table import Column
 from brickd.shm.sampling import OFF
 
 _FINDINGS = 5

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from brickd.base import escape, units
-from brickd.cli import table as tables
-from brickd.cli import wording
-from brickd.cli.output import Screen
-from brickd.cli.table import Column, Figure
 from brickd.query.queries import REASONS
+from brickd.screens import table as tables
+from brickd.screens import wording
+from brickd.screens.screen import Screen
+from brickd.screens.table import Column, Figure
 
 _LINES = 24
 _BEFORE, _SITES_MIN, _APART = 2, 3, 5

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 import click
 
 from brickd.base import escape
-from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.output import emit, output_options
 from brickd.doctor.check import CheckResult
 from brickd.errors import Exit
+from brickd.screens.screen import Screen
 
 _COLOURS = {"broken": "red", "advice": "yellow"}
 

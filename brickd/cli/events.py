@@ -15,12 +15,13 @@ import click
 from brickd.base import escape
 from brickd.base.units import plural, write_duration
 from brickd.cli.ask import ask_daemon, asked
-from brickd.cli.output import Screen, emit, output_options, print_message
+from brickd.cli.output import emit, output_options, print_message
 from brickd.cli.query_options import asks
 from brickd.client import client
 from brickd.errors import NoDaemon
 from brickd.query.queries import EventsQuery
 from brickd.query.query import to_query
+from brickd.screens.screen import Screen
 from brickd.views.next_command import command
 
 Event = dict[str, Any]

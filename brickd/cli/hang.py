@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from brickd.base import escape, units
-from brickd.cli import progress, wording
-from brickd.cli import table as tables
+from brickd.cli import progress
 from brickd.cli.ask import noted
-from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.output import emit, output_options
 from brickd.cli.query_options import asks
-from brickd.cli.table import Column, Figure
 from brickd.errors import Exit
 from brickd.query.queries import HangQuery
+from brickd.screens import table as tables
+from brickd.screens import wording
+from brickd.screens.screen import Screen
+from brickd.screens.table import Column, Figure
 from brickd.views import fetch_answer
 from brickd.views.fetch_answer import Passes
 

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from brickd.base import escape
 from brickd.base.units import duration, plural
 from brickd.cli.ask import noted
-from brickd.cli.output import Screen, emit
-from brickd.cli.wording import lost
+from brickd.cli.output import emit
 from brickd.errors import Exit
 from brickd.query.parameters import Choices, Switch, Whole
 from brickd.query.queries import OUTPUTS_BY
 from brickd.query.query import Query, given
+from brickd.screens.screen import Screen
+from brickd.screens.wording import lost
 from brickd.views.fetch_answer import FetchedAnswer, Missing
 from brickd.views.next_command import command as next_command
 

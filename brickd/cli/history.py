@@ -13,12 +13,13 @@ from typing import Any
 import click
 
 from brickd.base import units
-from brickd.cli import table as tables
 from brickd.cli.ask import asked
-from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.output import emit, output_options
 from brickd.cli.query_options import asks
-from brickd.cli.table import Column, Figure
 from brickd.query.queries import HistoryQuery
+from brickd.screens import table as tables
+from brickd.screens.screen import Screen
+from brickd.screens.table import Column, Figure
 
 _FIGURES = (
     Figure(Column("WORKERS", "right", spare=3), "workers", units.count),

@@ -13,14 +13,15 @@ import click
 
 from brickd.base import units
 from brickd.base.escape import text as escaped
-from brickd.cli import table as tables
-from brickd.cli import wording
 from brickd.cli.ask import asked
 from brickd.cli.completion import complete_segments
-from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.output import emit, output_options
 from brickd.cli.query_options import asks
-from brickd.cli.table import Column, Figure
 from brickd.query.queries import InspectQuery
+from brickd.screens import table as tables
+from brickd.screens import wording
+from brickd.screens.screen import Screen
+from brickd.screens.table import Column, Figure
 from brickd.shm.sampling import DEFAULT
 
 

@@ -11,9 +11,10 @@ import click
 
 from brickd.base import escape
 from brickd.cli.ask import noted
-from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.output import emit, output_options
 from brickd.client import client
 from brickd.errors import Exit
+from brickd.screens.screen import Screen
 from brickd.views import fetch_answer
 
 _SECONDS = 35.0  # longer than the daemon waits for its targets

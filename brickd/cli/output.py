@@ -1,37 +1,30 @@
 """The output of a verb.
 
-Owns: the output options, the four formats, colours, messages on stderr. Must not know: individual verbs, the meaning of
-a document. Invariants: Data goes to stdout and messages to stderr. A verb builds one document, and every format,
+Owns: the output options, the four formats, messages on stderr. Must not know: individual verbs, the meaning of a
+document. Invariants: Data goes to stdout and messages to stderr. A verb builds one document, and every format,
 including the human text, is a rendering of it. JSON is ASCII and has no NaN. A string in CSV is neither a formula nor a
-terminal escape. Colours are used only on a terminal, and never with NO_COLOR.
+terminal escape.
 """
+
+from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from brickd.base import escape
 
+if TYPE_CHECKING:
+    from brickd.screens.screen import Screen
+
 Result = TypeVar("Result")
 Document = Mapping[str, Any]
 
 _FORMATS = ("table", "json", "jsonl", "csv")
-
-
-class Screen(NamedTuple):
-    """The target of human text: its colours and its width. If it is a pipe, the width is None and nothing is cut."""
-
-    width: int | None
-    colour: bool
-
-    def paint(self, line: str, colour: str) -> str:
-        """Return an escaped line, ready to print, in one of click's colours if the screen has colours."""
-        return click.style(line, fg=colour) if self.colour else line
 
 
 def output_options(verb: Callable[..., Result]) -> Callable[..., Result]:
@@ -48,6 +41,19 @@ def output_options(verb: Callable[..., Result]) -> Callable[..., Result]:
         return verb(*args, output="json" if as_json else output or "table", **kwargs)
 
     return with_output
+
+
+def column_option(verb: Callable[..., Result]) -> Callable[..., Result]:
+    """Add --column to a verb that shows a table of bricks. The verb receives the columns in the keyword `more`."""
+    from brickd.screens import brick_columns  # imported late, because most verbs show no bricks
+
+    return click.option(
+        "--column",
+        "more",
+        type=click.Choice(list(brick_columns.OPTIONAL)),
+        multiple=True,
+        help="Also show the 95th percentile (p95) or the coefficient of variation (cv). May be given several times.",
+    )(verb)
 
 
 def emit(document: Document, output: str, *, table: Callable[[Screen], Iterable[str]], rows: str | None = None) -> None:
@@ -69,7 +75,9 @@ def emit(document: Document, output: str, *, table: Callable[[Screen], Iterable[
         case "csv":
             _write_csv(elements)
         case _:
-            sys.stdout.writelines(line + "\n" for line in table(screen()))
+            from brickd.screens.screen import screen_of  # imported late, because a completion prints only words
+
+            sys.stdout.writelines(line + "\n" for line in table(screen_of(sys.stdout)))
 
 
 def print_message(message: str) -> None:
@@ -77,18 +85,6 @@ def print_message(message: str) -> None:
     # If stderr is also closed, the message cannot be shown.
     with contextlib.suppress(OSError):
         click.echo(f"brickd: {escape.text(message)}", err=True)
-
-
-def screen() -> Screen:
-    """Return the width and the colours of stdout."""
-    on_terminal = sys.stdout.isatty()
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isascii() and columns.isdigit():
-        width = int(columns)
-    else:
-        width = os.get_terminal_size(sys.stdout.fileno()).columns if on_terminal else 0
-    # A serial console reports 0 columns if it does not know its width.
-    return Screen(width or None, on_terminal and not os.environ.get("NO_COLOR"))
 
 
 def _write_csv(elements: Iterable[Document]) -> None:

@@ -13,7 +13,7 @@ from brickd.base import units
 from brickd.base.escape import text as escaped
 from brickd.base.paths import runtime
 from brickd.cli.ask import ask_daemon, asked
-from brickd.cli.output import Screen, emit, output_options, print_message
+from brickd.cli.output import emit, output_options, print_message
 from brickd.cli.progress import watch
 from brickd.cli.query_options import asks
 from brickd.client.client import TurnedAway
@@ -30,6 +30,7 @@ from brickd.errors import (
 )
 from brickd.query.orders import Forgetting
 from brickd.query.queries import StatusQuery, WorkersQuery
+from brickd.screens.screen import Screen
 from brickd.shm import removed_file
 from brickd.shm.segment_files import prefix
 

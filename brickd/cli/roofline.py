@@ -22,14 +22,16 @@ from brickd.analysis.roofline.roofline import chosen, document
 from brickd.base import escape, state_file, units
 from brickd.base.paths import runtime
 from brickd.base.processors import here
-from brickd.cli import brick_columns, peak_words, roofline_svg, wording
-from brickd.cli import table as tables
+from brickd.cli import peak_words, roofline_svg
 from brickd.cli.ask import asked
-from brickd.cli.output import Screen, emit, output_options, print_message
+from brickd.cli.output import emit, output_options, print_message
 from brickd.cli.query_options import asks
-from brickd.cli.table import Column, Figure
 from brickd.errors import BrickdError
 from brickd.query.queries import BricksQuery, RooflineQuery
+from brickd.screens import brick_columns, wording
+from brickd.screens import table as tables
+from brickd.screens.screen import Screen
+from brickd.screens.table import Column, Figure
 
 _FIGURES = (
     Figure(Column("TOTAL", "right", spare=1), "total", str),

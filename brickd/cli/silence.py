@@ -9,11 +9,12 @@ from typing import Any
 
 import click
 
-from brickd.cli import wording
 from brickd.cli.ask import ask_daemon
-from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.output import emit, output_options
 from brickd.cli.query_options import asks
 from brickd.query.orders import Silencing
+from brickd.screens import wording
+from brickd.screens.screen import Screen
 
 
 def _no_words(context: click.Context, parameter: click.Parameter, typed: str) -> list[Any]:

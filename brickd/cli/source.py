@@ -14,13 +14,14 @@ import click
 
 from brickd.base import escape, units
 from brickd.base.units import plural
-from brickd.cli import table as tables
 from brickd.cli.ask import asked
 from brickd.cli.completion import complete_sources
-from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.output import emit, output_options
 from brickd.cli.query_options import asks
-from brickd.cli.table import Column, Figure
 from brickd.query.queries import SourceQuery
+from brickd.screens import table as tables
+from brickd.screens.screen import Screen
+from brickd.screens.table import Column, Figure
 
 _TAB = 8
 _UNUSED = 10  # how many sources without a kernel the screen shows; JSON has all

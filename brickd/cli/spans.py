@@ -13,16 +13,18 @@ import click
 from brickd.base import escape, units
 from brickd.base.timestamps import rfc3339
 from brickd.base.units import plural
-from brickd.cli import progress, wording
-from brickd.cli import table as tables
+from brickd.cli import progress
 from brickd.cli.export import NO_SPANS
-from brickd.cli.output import Screen, emit, output_options, print_message
+from brickd.cli.output import emit, output_options, print_message
 from brickd.cli.query_options import asks
-from brickd.cli.table import Column, Figure
 from brickd.export import longest_spans
 from brickd.export.recorded_steps import require_recordings
 from brickd.query.queries import SpansQuery
 from brickd.recording.replay import opened_files
+from brickd.screens import table as tables
+from brickd.screens import wording
+from brickd.screens.screen import Screen
+from brickd.screens.table import Column, Figure
 
 _FIGURES = (
     Figure(Column("WORKER"), "worker", str),

@@ -14,20 +14,22 @@ from typing import Any
 import click
 
 from brickd.base import escape, units
-from brickd.cli import brick_columns, brick_comparison, progress, wording
-from brickd.cli import table as tables
+from brickd.cli import progress
 from brickd.cli.ask import asked
 from brickd.cli.health import Bounds, inactive
 from brickd.cli.health import check as checked
 from brickd.cli.health import living as with_living_workers
-from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.output import column_option, emit, output_options
 from brickd.cli.query_options import ParameterType, asks
-from brickd.cli.table import Column, Figure
 from brickd.cli.watch_loop import again
 from brickd.errors import Exit
 from brickd.query.parameters import Duration
 from brickd.query.queries import StatusQuery
 from brickd.query.query import to_query
+from brickd.screens import brick_columns, brick_comparison, wording
+from brickd.screens import table as tables
+from brickd.screens.screen import Screen
+from brickd.screens.table import Column, Figure
 from brickd.views import fetch_answer
 from brickd.views.next_command import command
 
@@ -63,7 +65,7 @@ _BRICK_FIGURES = (
               metavar="[DURATION]", help="Repeat every DURATION (default: 2s).")  # fmt: skip
 @click.option("--check", is_flag=True, help="Print one line that says whether all is well. Exit 1 if not.")
 @asks(Bounds, keyword="bounds")
-@brick_columns.option
+@column_option
 @output_options
 def status(
     *,

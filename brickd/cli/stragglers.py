@@ -12,15 +12,16 @@ from typing import Any
 import click
 
 from brickd.base import escape, units
-from brickd.cli import table as tables
-from brickd.cli import wording
 from brickd.cli.ask import asked
 from brickd.cli.completion import complete_services
-from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.output import emit, output_options
 from brickd.cli.query_options import asks
-from brickd.cli.table import Column, Figure
 from brickd.errors import Exit
 from brickd.query.queries import StragglersQuery
+from brickd.screens import table as tables
+from brickd.screens import wording
+from brickd.screens.screen import Screen
+from brickd.screens.table import Column, Figure
 from brickd.views.next_command import command
 
 _BRICKS = 5  # the number of findings on the screen

@@ -14,14 +14,16 @@ from typing import Any, NamedTuple
 import click
 
 from brickd.base import escape, units
-from brickd.cli import brick_columns, tree_notes, wording
-from brickd.cli import table as tables
+from brickd.cli import tree_notes
 from brickd.cli.ask import asked
-from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.output import column_option, emit, output_options
 from brickd.cli.plain_tree import plain_tree
 from brickd.cli.query_options import asks
-from brickd.cli.table import Column, Figure
 from brickd.query.queries import TreeQuery
+from brickd.screens import brick_columns, wording
+from brickd.screens import table as tables
+from brickd.screens.screen import Screen
+from brickd.screens.table import Column, Figure
 
 # The width reserved for a name at any depth, and for a kernel without its shape. The figures get the rest of the line.
 _NAME_WIDTH, _KERNEL_WIDTH = 16, 26
@@ -67,7 +69,7 @@ class _Line(NamedTuple):
 @click.option("--critical", is_flag=True, help="Show the critical path, and how much slack the other nodes have.")
 @click.option("--plain", is_flag=True, help="Print the bare tree, in the order of recording, without figures.")
 @click.option("--dot", "as_dot", is_flag=True, help="Print the tree in the language of Graphviz.")
-@brick_columns.option
+@column_option
 @output_options
 def tree(
     *,

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from brickd.base import escape, units
-from brickd.cli import brick_columns, wording
-from brickd.cli import table as tables
-from brickd.cli.output import Screen
-from brickd.cli.table import Column, Figure
+from brickd.screens import brick_columns, wording
+from brickd.screens import table as tables
+from brickd.screens.screen import Screen
+from brickd.screens.table import Column, Figure
 
 Entry = dict[str, Any]
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from brickd.base import escape
-from brickd.cli.output import Screen, emit, print_message, screen
+from brickd.cli.output import emit, print_message
+from brickd.screens.screen import Screen, screen_of
 from brickd.views.fetch_answer import FetchedAnswer
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def again(seconds: float, find: Callable[[], FetchedAnswer], table: Table, outpu
     while True:
         found = find()
         if drawn:
-            seen = screen()
+            seen = screen_of(sys.stdout)
             remarks = [escape.text(f"brickd: {each}", seen.width) for each in found.words]
             _draw([*table(found.document, seen), *remarks])
         else:

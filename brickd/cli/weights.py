@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from brickd.base import escape, units
-from brickd.cli import progress, wording
-from brickd.cli import table as tables
+from brickd.cli import progress
 from brickd.cli.ask import ask_daemon, asked
-from brickd.cli.output import Screen, emit, output_options, print_message
+from brickd.cli.output import emit, output_options, print_message
 from brickd.cli.query_options import ParameterType, asks
-from brickd.cli.table import Column, Figure
 from brickd.errors import Exit
 from brickd.query.orders import Rescanning
 from brickd.query.parameters import Duration
 from brickd.query.queries import WeightsQuery
+from brickd.screens import table as tables
+from brickd.screens import wording
+from brickd.screens.screen import Screen
+from brickd.screens.table import Column, Figure
 
 if TYPE_CHECKING:
     from brickd.views.common import Document

@@ -12,13 +12,14 @@ from typing import Any
 import click
 
 from brickd.base import units
-from brickd.cli import table as tables
-from brickd.cli import wording
 from brickd.cli.ask import asked
-from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.output import emit, output_options
 from brickd.cli.query_options import asks
-from brickd.cli.table import Column, Figure
 from brickd.query.queries import WorkersQuery
+from brickd.screens import table as tables
+from brickd.screens import wording
+from brickd.screens.screen import Screen
+from brickd.screens.table import Column, Figure
 
 
 def _share(of: dict[str, int] | None) -> str:

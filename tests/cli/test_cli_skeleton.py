@@ -27,7 +27,8 @@ SOURCE = str(Path(errors.__file__).parent.parent)
 ENDINGS = """
 import click, os, socket, sys
 from brickd import errors
-from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.output import emit, output_options
+from brickd.screens.screen import Screen
 
 ROWS = [
     {"name": "=cmd()", "count": -1, "by": {"full": 2}, "problem": None, "ok": True},

@@ -19,8 +19,8 @@ from faults import Start
 from verbs import LOSING, brickd, document, started
 
 from brickd.base.units import SECOND, duration
-from brickd.cli.brick_columns import over
 from brickd.model.worker_survey import survey
+from brickd.screens.brick_columns import over
 from brickd.views.problems import Seen, problems
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brickd.base import escape, units
-from brickd.cli import table
-from brickd.cli.table import Column
+from brickd.screens import table
+from brickd.screens.table import Column
 
 CELLS = st.text(st.one_of(st.characters(codec=None), st.sampled_from("ab 模\x1b\n\u0301\u202e")), max_size=40)
 NUMBERS = st.one_of(st.integers(-(10**30), 10**30), st.floats())

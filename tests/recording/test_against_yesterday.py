@@ -14,14 +14,14 @@ from test_windows import snapshot, work, worker
 
 from brickd.base.timestamps import rfc3339
 from brickd.base.units import SECOND
-from brickd.cli import brick_comparison
-from brickd.cli.output import Screen
 from brickd.datasources.shared_memory import SharedMemory
 from brickd.errors import BrickdError, NoDaemon, WrongQuestion
 from brickd.model.day_slots import DaySlot
 from brickd.query.queries import BricksQuery, HistoryQuery, StatusQuery, TreeQuery
 from brickd.recording import body_codec as bodies
 from brickd.recording.replay import opened
+from brickd.screens import brick_comparison
+from brickd.screens.screen import Screen
 from brickd.shm import _reader
 from brickd.views import bricks, history, status, tree
 from brickd.views.common import AskedPeriod, other_period

@@ -21,7 +21,7 @@ from brickd.analysis.weights.monitor import Weighing
 from brickd.analysis.weights.replicas import holdings
 from brickd.analysis.weights.scan_times import ScanTimes
 from brickd.analysis.weights.verdicts import ComparedWorker, WeightsVerdict
-from brickd.cli.wording import numerics
+from brickd.screens.wording import numerics
 from brickd.views import weights_summary as views
 from brickd.views.problems import Seen, problems
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from brickd.base import escape, units
 from brickd.base.unknown_rows import without_rows
-from brickd.cli.output import Screen
 from brickd.query.queries import step_name
+from brickd.screens.screen import Screen
 from brickd.views.next_command import command
 
 _UNSEEN = (

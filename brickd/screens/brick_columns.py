@@ -1,7 +1,7 @@
 """The columns of tables of bricks, shared by several verbs.
 
-Owns: the brick's name, the columns that identify a row, the optional columns and the option that adds them. Must not
-know: individual verbs. Invariant: a requested column is shown on a screen of any width.
+Owns: the brick's name, the columns that identify a row, the optional columns. Must not know: individual verbs.
+Invariant: a requested column is shown on a screen of any width.
 """
 
 from __future__ import annotations
@@ -10,32 +10,22 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-import click
-
 from brickd.base import escape, units
-from brickd.cli import wording
-from brickd.cli.output import Screen
-from brickd.cli.table import Column, Figure
+from brickd.screens import wording
+from brickd.screens.screen import Screen
+from brickd.screens.table import Column, Figure
 
 _BOUND = "≤"
-_COLUMNS = {
+OPTIONAL = {
     "p95": Figure(Column("P95", "right"), "p95_ns", units.duration),
     "cv": Figure(Column("CV", "right"), "cv", lambda cv: "-" if cv is None else f"{cv:.2f}"),
 }
-
-option = click.option(
-    "--column",
-    "more",
-    type=click.Choice(list(_COLUMNS)),
-    multiple=True,
-    help="Also show the 95th percentile (p95) or the coefficient of variation (cv). May be given several times.",
-)
 
 
 def with_optional(figures: Sequence[Figure], more: Sequence[str], before: str = "p99_ns") -> list[Figure]:
     """Insert the requested columns before the column with the key `before`."""
     at = next(place for place, each in enumerate(figures) if each.key == before)
-    return [*figures[:at], *(each for name, each in _COLUMNS.items() if name in more), *figures[at:]]
+    return [*figures[:at], *(each for name, each in OPTIONAL.items() if name in more), *figures[at:]]
 
 
 def name(entry: dict[str, Any]) -> str:

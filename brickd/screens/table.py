@@ -1,4 +1,4 @@
-"""The layout of all tables of the CLI.
+"""The layout of all tables.
 
 Owns: alignment, padding, and the cutting of wide tables. Must not know: the meaning of the cells, terminals, colours (a
 caller paints complete lines). Invariants: This module escapes every cell, so callers must not escape them. Columns are
