@@ -15,11 +15,11 @@ from brickd.analysis.timing.pace_compare import CALLS_MIN
 from brickd.cli import progress
 from brickd.cli.ask import noted
 from brickd.cli.completion import complete_workers, with_recordings
-from brickd.cli.diff_screen import DIFFER, render
 from brickd.cli.output import emit, output_options, print_message
 from brickd.cli.query_options import asks
 from brickd.errors import Exit, NothingComparable
 from brickd.query.queries import DiffQuery
+from brickd.screens.diff import DIFFER, render
 from brickd.views import diff_operands
 
 _FAILS = ("diverged", "within", "incomplete", "unproven", "slower")

@@ -1,6 +1,7 @@
 """The verb `events`.
 
-Owns: the screen of events. Must not know: the causes of events. Invariant: events that were missed are counted.
+Owns: its options, and how new events are followed. Must not know: the causes of events, the screen. Invariant: events
+that were missed are counted.
 """
 
 from __future__ import annotations
@@ -8,12 +9,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
-from brickd.base import escape
-from brickd.base.units import plural, write_duration
+from brickd.base.units import plural
 from brickd.cli.ask import ask_daemon, asked
 from brickd.cli.output import emit, output_options, print_message
 from brickd.cli.query_options import asks
@@ -21,10 +21,7 @@ from brickd.client import client
 from brickd.errors import NoDaemon
 from brickd.query.queries import EventsQuery
 from brickd.query.query import to_query
-from brickd.screens.screen import Screen
-from brickd.views.next_command import command
-
-Event = dict[str, Any]
+from brickd.screens.events import lines, render
 
 
 @click.command()
@@ -43,7 +40,7 @@ def events(query: EventsQuery, recordings: Sequence[str], *, follow: bool, outpu
         _follow(query, output)
     document = asked("events", query, recordings=recordings) if recordings else ask_daemon("events", query)
     _missed(document["missed"])
-    emit(document, output, table=partial(_render, document["events"], empty=_none(query, document)), rows="events")
+    emit(document, output, table=lambda screen: render(document, screen, query.since), rows="events")
 
 
 def _follow(query: EventsQuery, output: str) -> NoReturn:
@@ -53,7 +50,7 @@ def _follow(query: EventsQuery, output: str) -> NoReturn:
         if name == "missed":
             _missed(event["missed"])
         else:
-            emit(event, "table" if output == "table" else "jsonl", table=partial(_render, [event]))
+            emit(event, "table" if output == "table" else "jsonl", table=partial(lines, event))
             sys.stdout.flush()
     raise NoDaemon("the daemon has ended (start one: brickd up)")
 
@@ -61,32 +58,3 @@ def _follow(query: EventsQuery, output: str) -> NoReturn:
 def _missed(count: int) -> None:
     if count:
         print_message(f"{plural(count, 'earlier event is', 'earlier events are')} no longer stored")
-
-
-def _none(query: EventsQuery, document: dict[str, Any]) -> str:
-    """Return the text to show if there is no event. If there are older events, it has the command that lists them."""
-    newest = document["newest"]
-    if not newest:
-        return "nothing has happened yet"
-    since = f"in the last {write_duration(query.since)}" if isinstance(query.since, float) else f"after {query.since:,}"
-    time = document.get("newest_time")  # older daemons do not send it
-    at = f" of {time}" if time else ""
-    return f"no event {since}: the newest is number {newest:,}{at} ({command(document, 'brickd events')})"
-
-
-def _render(events: Sequence[Event], seen: Screen, empty: str = "") -> list[str]:
-    return [line for event in events for line in _lines(event, seen)] or [empty]
-
-
-def _lines(event: Event, seen: Screen) -> list[str]:
-    """Return the lines of an event; nothing is cut. The next command is always on a single line."""
-    said = f"{event['time']}  {event['kind']}  {event['text']}"
-    first, *others = escape.wrapped(said, None if seen.width is None else max(20, seen.width - 2))
-    lines = [first, *(f"  {line}" for line in others)]
-    if event["command"]:
-        command = f"  {escape.text(event['command'])}"
-        if seen.width is None or escape.width(lines[-1]) + escape.width(command) <= seen.width:
-            lines[-1] += command
-        else:
-            lines.append(command)
-    return lines

@@ -1,28 +1,23 @@
 """The verb `hang`.
 
-Owns: the screen of a hang, and the wait between the two looks. Must not know: how a verdict is reached.
-Invariant: the verdicts come first.
+Owns: its options, and the wait between the two looks. Must not know: how a verdict is reached, the screen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from brickd.base import escape, units
 from brickd.cli import progress
 from brickd.cli.ask import noted
 from brickd.cli.output import emit, output_options
 from brickd.cli.query_options import asks
 from brickd.errors import Exit
 from brickd.query.queries import HangQuery
-from brickd.screens import table as tables
-from brickd.screens import wording
-from brickd.screens.screen import Screen
-from brickd.screens.table import Column, Figure
+from brickd.screens.hang import render
 from brickd.views import fetch_answer
 from brickd.views.fetch_answer import Passes
 
@@ -31,7 +26,6 @@ if TYPE_CHECKING:
     from brickd.views.common import Answer
 
 _WATCHED, _RECORDED = "brickd.cli.hang:watched", "brickd.views.hang:of_recording"
-_NEAREST = 8
 _AT_ONCE_SECONDS = 0.05
 
 
@@ -60,7 +54,7 @@ def hang(query: HangQuery, recordings: Sequence[str], output: str) -> Exit:
         reading=progress.reading,
     )
     document = noted(found)
-    emit(document, output, table=lambda screen: _render(document, screen), rows="open")
+    emit(document, output, table=lambda screen: render(document, screen), rows="open")
     return Exit.DIFFERS if any(service["odd"] for service in document["services"]) else Exit.OK
 
 
@@ -78,32 +72,3 @@ def watched(world: World, query: HangQuery) -> Answer:
     if before.workers:
         progress.watch(query.watch)
     return hang.answer(world, query, before)
-
-
-def _render(document: dict[str, Any], screen: Screen) -> list[str]:
-    if not document["open"]:
-        return [wording.no_workers(document)]
-    lines = []
-    for service in document["services"]:
-        line = escape.text(f"{service['service']}: {service['text']}")
-        lines.append(screen.paint(line, "red") if service["odd"] else line)
-    return lines + tables.figures(_FIGURES, document["open"], screen.width)
-
-
-def _inside(path: Sequence[str]) -> str:
-    """Return the outer bricks, the innermost one first. A cell is cut at its end, so these stay visible."""
-    around = path[-2::-1]
-    return " < ".join([*around[:_NEAREST], *(["…"] if len(around) > _NEAREST else [])])
-
-
-_FIGURES = (
-    Figure(Column("WORKER"), "worker", str),
-    Figure(Column("LANE", "right", spare=3), "lane", units.count),
-    Figure(Column("THREAD", "right", spare=2), "thread", wording.identifier),
-    Figure(Column("STATE"), "state", str),
-    Figure(Column("FOR", "right"), "since_ns", units.duration),
-    Figure(Column("BRICK"), "brick", lambda brick: brick or "-"),
-    Figure(Column("LAYER", "right", spare=4), "layer", wording.identifier),
-    Figure(Column("OPEN", "right", spare=5), "open", units.count),
-    Figure(Column("INSIDE", spare=1), "path", _inside),
-)

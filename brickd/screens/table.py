@@ -46,6 +46,22 @@ class Figure(NamedTuple):
     cell: Callable[[Any], str]
 
 
+class EntryTable(NamedTuple):
+    """The entries of a document, and the columns that show them.
+
+    Attributes:
+        figures: the columns.
+        entries: the entries in the order of their lines, with the cells that the screen adds to them.
+    """
+
+    figures: Sequence[Figure]
+    entries: Sequence[Mapping[str, Any]]
+
+    def lines(self, width: int | None = None) -> list[str]:
+        """Lay out the table: a line of titles, then exactly one line for each entry."""
+        return figures(self.figures, self.entries, width)
+
+
 def figures(shown: Sequence[Figure], entries: Iterable[Mapping[str, Any]], width: int | None = None) -> list[str]:
     """Lay out the entries of a document, as `lines` lays out rows."""
     rows = [[cell(entry[key]) if key in entry else "" for _, key, cell in shown] for entry in entries]

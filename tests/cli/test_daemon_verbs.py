@@ -29,9 +29,9 @@ from verbs import LOSING, brickd, document, started
 from brickd.analysis.timing.alarms import KINDS
 from brickd.base.paths import runtime
 from brickd.base.units import plural
-from brickd.cli.health import NAMES, Bounds, conditions, healthy
 from brickd.model.worker_survey import survey
 from brickd.query.orders import Setting
+from brickd.screens.health import NAMES, Bounds, conditions, healthy
 from brickd.views.fetch_answer import Missing
 from brickd.views.problems import Seen, problems
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from brickd.base import escape, units
 from brickd.screens import table
-from brickd.screens.table import Column
+from brickd.screens.table import Column, EntryTable, Figure
 
 CELLS = st.text(st.one_of(st.characters(codec=None), st.sampled_from("ab 模\x1b\n\u0301\u202e")), max_size=40)
 NUMBERS = st.one_of(st.integers(-(10**30), 10**30), st.floats())
@@ -35,6 +35,13 @@ def test_columns_line_up_by_display_width() -> None:
 
 def test_a_cell_with_a_newline_stays_one_line() -> None:
     assert table.lines([Column("WORKER")], [["api/0\n\x1b[2J"]]) == ["WORKER", r"api/0\n\x1b[2J"]
+
+
+@given(st.lists(CELLS, max_size=5), st.none() | st.integers(4, 80))
+def test_each_entry_of_a_table_has_exactly_one_line_after_the_titles(texts: list[str], width: int | None) -> None:
+    figures = (Figure(Column("#"), "number", str), Figure(Column("\n"), "text", str))
+    shown = EntryTable(figures, [{"number": number, "text": text} for number, text in enumerate(texts)])
+    assert [line[:1] for line in shown.lines(width)] == ["#", *map(str, range(len(texts)))]
 
 
 def test_the_widest_text_is_shortened_and_numbers_stay_whole() -> None:

@@ -9,8 +9,8 @@ from faults import Start
 from running import Running, running, until
 from verbs import brickd, document, started
 
-from brickd.cli.health import Bounds, conditions
 from brickd.client.client import ask
+from brickd.screens.health import Bounds, conditions
 
 OFF = "recording is off in 1 worker of api"
 

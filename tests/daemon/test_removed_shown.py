@@ -17,14 +17,14 @@ from machines import machine
 from removals import FULL, GREEDY, RECORD, REFUSED, dead, file_of, newcomer, record_of, records, small, takes_along
 from verbs import brickd, document, started
 
-from brickd.cli.health import Bounds, conditions
-from brickd.cli.status import render
 from brickd.daemon.collector import STILL_NS
 from brickd.daemon.prune import prune
 from brickd.doctor import removed_workers as doctor
 from brickd.model.background import Background
 from brickd.model.worker_survey import survey
+from brickd.screens.health import Bounds, conditions
 from brickd.screens.screen import Screen
+from brickd.screens.status import render
 from brickd.shm import _reader, removed_file
 from brickd.shm.removed_workers import Removals, RemovedWorker, WorkerCounts, uncounted
 from brickd.shm.segment_files import find

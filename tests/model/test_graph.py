@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_workers import HOSTILE, MadeUp, named, programs
 
-from brickd.cli import tree_notes as screens
 from brickd.cli.dot import dot
-from brickd.cli.tree import render
 from brickd.errors import SegmentRefused
 from brickd.model.calltree import tree_node
 from brickd.model.calltree.graph_marks import SHOWN_MAX, Shape, ends, shape
 from brickd.model.calltree.tree import Node, Tree, tree
 from brickd.model.workers import Worker
+from brickd.screens import tree_notes as screens
 from brickd.screens.screen import Screen
+from brickd.screens.tree import render
 from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
 from brickd.shm.segment_copy import CallPath

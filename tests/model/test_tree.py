@@ -14,9 +14,9 @@ from made_up_workers import MadeUp, named, programs
 from verbs import brickd, document, started
 
 from brickd.base import escape
-from brickd.cli.tree import render
 from brickd.model.calltree.tree import Node, Tree, tree
 from brickd.screens.screen import Screen
+from brickd.screens.tree import render
 from brickd.shm import _reader
 
 DEPTH = st.none() | st.integers(1, 4)

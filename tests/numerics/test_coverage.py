@@ -33,9 +33,9 @@ from brickd.analysis.numerics.online_state import (
     SiteCounts,
 )
 from brickd.base.paths import runtime
-from brickd.cli.health import Bounds, conditions
 from brickd.errors import Exit
 from brickd.model.worker_survey import survey
+from brickd.screens.health import Bounds, conditions
 
 # Three rounds of seven sites. One site is not recorded, and one has no inputs. A bad worker differs at one site.
 PROGRAM = """

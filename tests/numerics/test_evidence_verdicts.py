@@ -27,9 +27,9 @@ from brickd.analysis.weights.monitor import Weighing
 from brickd.analysis.weights.scan_times import ScanTimes
 from brickd.analysis.weights.verdicts import ComparedWorker, WeightsVerdict
 from brickd.base.thresholds import Thresholds
-from brickd.cli.health import Bounds, conditions
 from brickd.model.survey_snapshot import Snapshot
 from brickd.model.workers import Survey, Worker
+from brickd.screens.health import Bounds, conditions
 from brickd.shm.ledger import ledger_of
 from brickd.shm.segment_copy import SiteKey
 from brickd.state.daemon_state import Memory

@@ -1,9 +1,8 @@
-"""The health of all workers: conditions, tolerated values, and the line of `status --check`.
+"""The health of all workers: conditions, tolerated values, and the line that says whether all is well.
 
-Owns: the conditions with their expected values, the line and its document. Must not know: how a status document is
-made. Invariants: A condition has the observed value, the expected value and, if they differ, the next command. An
-ignored condition is always healthy, and so is a condition whose problems are all silenced. The line shows unhealthy
-conditions first.
+Owns: the conditions with their expected values, the line. Must not know: how a status document is made. Invariants: A
+condition has the observed value, the expected value and, if they differ, the next command. An ignored condition is
+always healthy, and so is a condition whose problems are all silenced. The line shows unhealthy conditions first.
 """
 
 from __future__ import annotations
@@ -13,19 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from brickd.base import escape
 from brickd.base.units import duration, plural
-from brickd.cli.ask import noted
-from brickd.cli.output import emit
-from brickd.errors import Exit
 from brickd.query.parameters import Choices, Switch, Whole
 from brickd.query.queries import OUTPUTS_BY
 from brickd.query.query import Query, given
 from brickd.screens.screen import Screen
 from brickd.screens.wording import lost
-from brickd.views.fetch_answer import FetchedAnswer, Missing
-from brickd.views.next_command import command as next_command
 
 if TYPE_CHECKING:
     from brickd.views.common import Document
+    from brickd.views.fetch_answer import Missing
 
 _PROOFS = ("diverged", "equal", "unproven")  # of several verdicts, the first in this order counts
 # A turn of the daemon's loop takes at most a second, or at most this time if the turn removes a dead worker.
@@ -81,32 +76,6 @@ class Condition(NamedTuple):
     command: str | None
 
 
-def check(found: FetchedAnswer, bounds: Bounds, output: str) -> Exit:
-    """Judge a status document, and print the line."""
-    status = noted(found)
-    judged = [
-        each if each.command is None else each._replace(command=next_command(status, each.command))
-        for each in conditions(status, found.missing, bounds)
-    ]
-    well = healthy(judged)
-    document = {
-        "schema_version": 1,
-        "source": status["source"],
-        "healthy": well,
-        "conditions": [condition._asdict() for condition in judged],
-    }
-    emit(document, output, table=lambda screen: [_line(judged, well, screen)], rows="conditions")
-    return Exit.OK if well else Exit.DIFFERS
-
-
-def _line(judged: Sequence[Condition], well: bool, screen: Screen) -> str:
-    if well:
-        seen = ", ".join(condition.seen for condition in judged)
-        return screen.paint(escape.text(f"healthy: {seen}", screen.width), "green")
-    seen = "; ".join(f"{each.seen}, expected {each.wanted} ({each.command})" for each in judged if not each.healthy)
-    return screen.paint(escape.text(f"unhealthy: {seen}", screen.width), "red")
-
-
 def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> list[Condition]:
     """Judge a status. `missing` is the daemon that does not answer, or None if the daemon answers or never ran."""
     workers = status["workers"]
@@ -146,6 +115,15 @@ def _is_silenced(name: str, status: Document) -> bool:
     kind = _KINDS.get(name)
     silenced = status.get("silenced", ())  # older daemons do not send it
     return any(each["kind"] == kind for each in silenced) and all(each["kind"] != kind for each in status["problems"])
+
+
+def line(judged: Sequence[Condition], screen: Screen) -> str:
+    """Return the line about all conditions, ready to print."""
+    if healthy(judged):
+        seen = ", ".join(condition.seen for condition in judged)
+        return screen.paint(escape.text(f"healthy: {seen}", screen.width), "green")
+    seen = "; ".join(f"{each.seen}, expected {each.wanted} ({each.command})" for each in judged if not each.healthy)
+    return screen.paint(escape.text(f"unhealthy: {seen}", screen.width), "red")
 
 
 def healthy(found: Sequence[Condition]) -> bool:

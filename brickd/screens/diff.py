@@ -1,4 +1,4 @@
-"""The screen of `brickd diff`.
+"""The screen of a comparison of workers.
 
 Owns: which lines the screen shows, and in which order. Must not know: how workers are compared, the exit code.
 Invariants: The first line has the evidence and the verdict. The number of fingerprints that were not compared is shown.
