@@ -21,9 +21,10 @@ from brickd.base import escape, units
 from brickd.base.paths import runtime
 from brickd.base.processors import here
 from brickd.base.timestamps import rfc3339
-from brickd.cli import peak_words, progress
+from brickd.cli import progress
 from brickd.cli.output import emit, output_options, print_message
 from brickd.errors import BrickdError, PeaksRefused
+from brickd.screens import peak_words
 from brickd.screens import table as tables
 from brickd.screens.screen import Screen
 from brickd.screens.table import Column

@@ -22,8 +22,7 @@ from brickd.export.longest_spans import wanted
 from brickd.export.output_file import STDOUT
 from brickd.export.recorded_steps import require_recordings
 from brickd.query.queries import ExportQuery
-
-NO_SPANS = "the recording has no spans: `brickd record --spans` records each span"
+from brickd.screens.spans import NO_SPANS
 
 
 @click.command()

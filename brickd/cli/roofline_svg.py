@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from brickd.base import escape, units
-from brickd.cli import peak_words
 from brickd.cli import svg as drawing
 from brickd.cli.svg import Axis
+from brickd.screens import peak_words
 
 _WIDTH, _HEIGHT, _TOP, _BOTTOM, _LEFT, _RIGHT, _MARGIN = 960, 560, 64, 460, 96, 924, 16
 _LABELS, _NAMED = 12, 15  # how many decades of an axis, and how many bricks, get a label

@@ -36,8 +36,8 @@ from brickd.base.paths import runtime
 from brickd.base.processors import Machine, cores, here, virtual
 from brickd.base.state_file import framed
 from brickd.cli import brickd as group
-from brickd.cli import peak_words
 from brickd.errors import BrickdError, PeaksRefused
+from brickd.screens import peak_words
 
 numbers = st.floats(1, 1e30)
 machines = st.builds(Machine, st.text(), st.integers(1, 4096))
