@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -64,12 +65,22 @@ def test_wheels_are_built_for_each_python_that_is_supported() -> None:
         assert (tool["cibuildwheel"]["build"], tool["cibuildwheel"]["archs"]) == (wheels, ["auto64"])
 
 
+def packages_imported(files: Iterable[Path]) -> set[str]:
+    """Return the packages that modules import when they are loaded."""
+    names = {name for file in files for name in re.findall(r"(?m)^(?:import|from) (\w+)", file.read_text())}
+    return {name.replace("_", "-") for name in names - sys.stdlib_module_names - {"brickd", "brick_agent"}}
+
+
 def test_brickd_requires_each_package_that_its_modules_import() -> None:
     brickd, _ = tables("project")
-    files = (ROOT / "brickd").glob("**/*.py")
-    names = {name for file in files for name in re.findall(r"(?m)^(?:import|from) (\w+)", file.read_text())}
-    others = {name.replace("_", "-") for name in names - sys.stdlib_module_names - {"brickd", "brick_agent"}}
-    assert others <= {re.split("[^\\w-]", each)[0] for each in brickd["dependencies"]}
+
+    def named(requirements: list[str]) -> set[str]:
+        return {re.split("[^\\w-]", each)[0] for each in requirements}
+
+    on_terminal = ROOT / "brickd/top/app.py"  # `brickd top` loads it only if its extra is installed
+    required = named(brickd["dependencies"])
+    assert packages_imported(set((ROOT / "brickd").glob("**/*.py")) - {on_terminal}) <= required
+    assert packages_imported([on_terminal]) <= required | named(brickd["optional-dependencies"]["top"])
 
 
 def test_the_demo_extra_requires_the_agent_and_nothing_else_does() -> None:

@@ -1,0 +1,198 @@
+"""The screen on a terminal, with textual.
+
+Owns: the terminal, the keys as they arrive, which lines are drawn again. Must not know: documents, what a key means,
+how a line is made. Invariants: Nothing runs between two frames: no timer, no animation. Only lines that changed are
+drawn. No text is parsed as markup. Frames come from the poller's thread, and everything else happens in textual's.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style as RichStyle
+from textual.app import App
+from textual.binding import BindingType
+from textual.events import Key, Resize
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from brickd.top import actions, lines
+from brickd.top.draw import Cells, Drawn, Look, draw, settled
+from brickd.top.keys import press
+from brickd.top.lines import Line
+from brickd.top.poll import Frame, Poller
+from brickd.top.source import DocumentSource
+from brickd.top.state import State
+
+_STYLES = {
+    "": RichStyle(),
+    "red": RichStyle(color="red", bold=True),
+    "yellow": RichStyle(color="yellow"),
+    "green": RichStyle(color="green"),
+    "dim": RichStyle(dim=True),
+    "bold": RichStyle(bold=True),
+    "title": RichStyle(bold=True, reverse=True),
+    "selected": RichStyle(reverse=True),
+    "picked": RichStyle(underline=True),
+}
+
+
+def strip(of: Line, width: int) -> Strip:
+    """Return a line as textual draws it, padded to the width."""
+    return Strip([Segment(span.text, _STYLES[span.style]) for span in of], lines.width(of)).adjust_cell_length(width)
+
+
+class Canvas(Widget):
+    """The whole terminal: lines that are drawn again only if they changed."""
+
+    DEFAULT_CSS = "Canvas { width: 100%; height: 100%; background: ansi_default; }"
+    can_focus = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: list[Line] = []
+
+    def show(self, new: list[Line]) -> None:
+        """Show these lines."""
+        old, self._lines = self._lines, new
+        rows = max(len(old), len(new))
+        changed = [n for n in range(rows) if n >= len(old) or n >= len(new) or old[n] != new[n]]
+        if changed:
+            self.refresh(*(Region(0, n, self.size.width, 1) for n in changed))
+
+    def render_line(self, y: int) -> Strip:
+        """Return the line of one row."""
+        of = self._lines[y] if y < len(self._lines) else lines.EMPTY
+        return strip(of, self.size.width)
+
+
+class TopApp(App[None]):
+    """`brickd top` on a terminal."""
+
+    CSS = "Screen { background: ansi_default; overflow: hidden; }"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = []
+
+    class Framed(Message):
+        """A frame has arrived."""
+
+        def __init__(self, frame: Frame) -> None:
+            super().__init__()
+            self.frame = frame
+
+    class Said(Message):
+        """An action ended with this sentence."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    def __init__(self, source: DocumentSource, state: State, look: Look = Look()) -> None:  # noqa: B008
+        super().__init__(ansi_color=True)
+        self.animation_level = "none"
+        self.state, self.look = state, look
+        self.frame: Frame | None = None
+        self.drawn: Drawn | None = None
+        self._message = ""
+        self.canvas = Canvas()
+        self.poller = Poller(source, state, self._received)
+
+    def _received(self, frame: Frame) -> None:
+        self.post_message(self.Framed(frame))
+
+    def compose(self) -> list[Widget]:
+        """Return the only widget."""
+        return [self.canvas]
+
+    def on_mount(self) -> None:
+        """Begin to ask."""
+        self.poller.start()
+
+    def on_unmount(self) -> None:
+        """Stop asking."""
+        self.poller.end()
+
+    def on_resize(self, event: Resize) -> None:
+        """Draw for the new size."""
+        self._draw(event.size)
+
+    def on_top_app_framed(self, message: Framed) -> None:
+        """Draw a frame. A paused screen takes only what it asked for."""
+        message.stop()
+        self.frame = message.frame
+        self._draw()
+
+    def on_top_app_said(self, message: Said) -> None:
+        """Show what an action did."""
+        message.stop()
+        self._message = message.text
+        self._draw()
+
+    def on_key(self, event: Key) -> None:
+        """Do what the key means."""
+        event.stop()
+        event.prevent_default()
+        if self.drawn is None:
+            return
+        self._message = ""
+        self.state, effect = press(self.state, self.drawn.shown, event.key, event.character)
+        match effect:
+            case "quit":
+                self.exit()
+                return
+            case "copy":
+                self._copy()
+            case "silence":
+                self._silence()
+            case "redraw":
+                self.refresh(repaint=True, layout=True)
+        self._draw()
+
+    def _draw(self, size: Size | None = None) -> None:
+        width, height = size or self.size
+        self.drawn = draw(self.state, self.frame, Cells(width, height), self.look, self._message)
+        self.state = settled(self.state, self.drawn.shown.lists)
+        self.canvas.show(list(self.drawn.lines))
+        self.poller.want(self.state, self.drawn.trends)
+
+    def _copy(self) -> None:
+        assert self.drawn is not None
+        of = self.drawn.shown.lists.get(self.state.focus)
+        if of is None or not of.texts:
+            return
+        row = lines.text(lines.painted(of.texts[of.place.row])).strip()
+        self.copy_to_clipboard(row)
+        self._message = f"copied: {row}"
+
+    def _silence(self) -> None:
+        assert self.drawn is not None
+        status = self.frame.status.document if self.frame is not None else None
+        of = self.drawn.shown.lists.get(self.state.focus)
+        problem = actions.selected_problem(status, None if of is None else of.selected)
+        if status is None or problem is None:
+            self._message = actions.NO_PROBLEM
+            return
+        self._message = f"silencing {problem} …"
+        self._do(lambda: actions.silence(status, problem))
+
+    def _do(self, action: Callable[[], str]) -> None:
+        """Run an action in a thread, because a daemon may answer late."""
+        threading.Thread(target=lambda: self.post_message(self.Said(action())), daemon=True).start()
+
+
+def run(source: DocumentSource, state: State) -> None:
+    """Show the screen until the operator quits."""
+    # textual reads the colours of the terminal's own palette, and NO_COLOR, from the environment
+    TopApp(source, state, Look(colour=not os.environ.get("NO_COLOR"), ascii_only=_ascii_only())).run(mouse=False)
+
+
+def _ascii_only() -> bool:
+    import locale
+
+    return locale.getpreferredencoding(do_setlocale=False).replace("-", "").lower() not in ("utf8",)

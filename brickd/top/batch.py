@@ -1,0 +1,44 @@
+"""The screen as text, one screen after another, without textual.
+
+Owns: when each screen is made. Must not know: where it is written. Invariant: a screen has all rows, and the same lines
+as on a terminal.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+
+from brickd.top import lines
+from brickd.top.draw import Cells, Look, draw
+from brickd.top.poll import Asker
+from brickd.top.source import DocumentSource
+from brickd.top.state import State
+
+_ENDLESS_WIDTH = 200  # for a pipe: no line of a table is cut, unless a name is very long
+
+
+def screens(
+    source: DocumentSource, state: State, count: int | None, width: int | None, look: Look
+) -> Iterator[list[str]]:
+    """Yield the lines of one screen after another, one per interval.
+
+    Args:
+        source: where the documents come from.
+        state: what is shown.
+        count: the number of screens; None: without an end.
+        width: the width of a line; None for a pipe.
+        look: colours are never used.
+    """
+    asker, size = Asker(source), Cells(width or _ENDLESS_WIDTH, None)
+    trends: tuple[str, ...] = ()
+    due = time.monotonic()
+    for number in itertools.count(1):
+        drawn = draw(state, asker.frame(state, trends), size, look)
+        trends = tuple(drawn.trends)
+        yield [lines.text(each).rstrip(" ") for each in drawn.lines]
+        if number == count:
+            return
+        due = max(due + state.interval, time.monotonic())
+        time.sleep(due - time.monotonic())

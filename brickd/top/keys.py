@@ -1,0 +1,154 @@
+"""The keys: what each does, and the line about it in the help.
+
+Owns: the table of keys. Must not know: textual, except for the names of its keys; documents. Invariants: A key either
+changes the state or asks the program for an effect. A key that can do nothing here changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+from brickd.base import escape
+from brickd.top import state as states
+from brickd.top.panels import PANELS
+from brickd.top.state import LONG_STEP, STEP, OnScreen, State
+from brickd.top.worker_list import ORDERS
+
+Effect = Literal["quit", "copy", "silence", "redraw"]
+
+
+class Key(NamedTuple):
+    """A key of the keyboard, or several that do the same or the opposite.
+
+    Attributes:
+        keys: the names of the keys, and what each does.
+        name: the keys as the help shows them.
+        help: what they do.
+    """
+
+    keys: dict[str, Callable[[State, OnScreen], State] | Effect]
+    name: str
+    help: str
+
+
+def _panel(name: str) -> Callable[[State, OnScreen], State]:
+    return lambda state, shown: states.opened(state, name)
+
+
+def _moving(step: int) -> Callable[[State, OnScreen], State]:
+    return lambda state, shown: states.moved(state, shown, step)
+
+
+def _paging(pages: int) -> Callable[[State, OnScreen], State]:
+    return lambda state, shown: states.paged(state, shown, pages)
+
+
+def _turning(seconds: float) -> Callable[[State, OnScreen], State]:
+    return lambda state, shown: states.turned(state, shown, seconds)
+
+
+KEYS: Sequence[Key] = (
+    Key({"up": _moving(-1), "down": _moving(1), "k": _moving(-1), "j": _moving(1)}, "↑ ↓, k j", "select a row"),
+    Key({"pageup": _paging(-1), "pagedown": _paging(1)}, "PgUp PgDn", "select a row one screen further"),
+    Key(
+        {
+            "home": lambda state, shown: states.to_end(state, shown, last=False),
+            "end": lambda state, shown: states.to_end(state, shown, last=True),
+        },
+        "Home End",
+        "select the first or the last row",
+    ),
+    Key(
+        {
+            "tab": lambda state, shown: states.focused(state, shown, 1),
+            "shift+tab": lambda state, shown: states.focused(state, shown, -1),
+        },
+        "Tab",
+        "go to the next list: workers, problems, panel",
+    ),
+    Key({"enter": states.entered}, "Enter", "show only the selected worker or service in the panel"),
+    Key({"escape": lambda state, shown: states.left(state)}, "Esc", "undo the newest choice"),
+    Key(
+        {panel.key: _panel(name) for name, panel in PANELS.items() if panel.key.isdigit()},
+        "0-9",
+        "open a panel: " + ", ".join(f"{panel.key} {name}" for name, panel in PANELS.items() if panel.key.isdigit()),
+    ),
+    Key(
+        {"s": lambda state, shown: states.sorted_next(state, shown, list(ORDERS))},
+        "s",
+        "sort the list by the next figure",
+    ),
+    Key({"r": lambda state, shown: state._replace(reverse=not state.reverse)}, "r", "reverse the panel's order"),
+    Key({"o": lambda state, shown: states.over_next(state)}, "o", "totals of 10 s, of 60 s, or since the start"),
+    Key(
+        {"/": lambda state, shown: state._replace(typing=True, focus="panel")},
+        "/",
+        "show only rows with a text; Enter keeps it, Esc drops it",
+    ),
+    Key(
+        {"p": lambda state, shown: state._replace(paused=not state.paused)},
+        "p",
+        "pause: keep the screen as it is; again: go on",
+    ),
+    Key(
+        {"x": states.picked, "space": states.picked}, "x, Space", "pick the selected worker to compare it (at most two)"
+    ),
+    Key({"d": lambda state, shown: states.compared(state)}, "d", "compare the two picked workers"),
+    Key(
+        {"left": _turning(-STEP), "right": _turning(STEP)},
+        "← →",
+        f"go back or forward in time by {STEP:.0f} s",
+    ),
+    Key(
+        {"[": _turning(-LONG_STEP), "]": _turning(LONG_STEP)},
+        "[ ]",
+        f"go back or forward in time by {LONG_STEP / 60:.0f} min",
+    ),
+    Key({"n": lambda state, shown: state._replace(cursor=None)}, "n", "go to now, or to the end of a recording"),
+    Key({"m": states.marked}, "m", "mark the shown time"),
+    Key({"'": lambda state, shown: states.to_mark(state)}, "'", "go to the marked time; again: go to now"),
+    Key({"S": "silence"}, "S", "silence the selected problem for 2 h, or end its silence"),
+    Key({"c": "copy", "y": "copy"}, "c, y", "copy the selected row to the clipboard of the terminal"),
+    Key(
+        {"+": lambda state, shown: states.faster(state, -1), "-": lambda state, shown: states.faster(state, 1)},
+        "+ -",
+        "ask more often or less often",
+    ),
+    Key({"ctrl+l": "redraw"}, "Ctrl-L", "draw the whole screen again"),
+    Key(
+        {"?": lambda state, shown: state._replace(help=not state.help)},
+        "?",
+        "show the keys; again: hide them",
+    ),
+    Key({"q": "quit", "ctrl+c": "quit"}, "q, Ctrl-C", "quit"),
+)
+
+_ACTS = {name: act for key in KEYS for name, act in key.keys.items()}
+
+
+def press(state: State, shown: OnScreen, key: str, character: str | None = None) -> tuple[State, Effect | None]:
+    """Return the state after a key, and the effect that the key asks for.
+
+    Args:
+        state: the state before the key.
+        shown: what is on the screen.
+        key: the name of the key.
+        character: the character that the key types, if it types one.
+    """
+    if state.typing and key != "ctrl+c":
+        return states.typed(state, key, character), None
+    act = _ACTS.get(key) or (_ACTS.get(character) if character else None)
+    if act is None:
+        return state, None
+    return (state, act) if isinstance(act, str) else (act(state, shown), None)
+
+
+def help_lines(width: int) -> list[str]:
+    """Return the help, in lines of at most this width."""
+    left = max(len(key.name) for key in KEYS)
+    lines = []
+    for key in KEYS:
+        first, *others = escape.wrapped(key.help, max(8, width - left - 2))
+        lines += [f"{key.name.ljust(left)}  {first}", *(f"{'':{left}}  {each}" for each in others)]
+    return lines

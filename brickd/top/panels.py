@@ -1,0 +1,325 @@
+"""The panels: what each asks, and how its document becomes rows.
+
+Owns: the table of panels, their keys on the keyboard, the subject of each row. Must not know: textual, when documents
+are asked. Invariants: Every figure is one of the view's document. The text is that of `brickd.screens`, so a row here
+reads as it does in the verb of the same name. Rows with a subject come first, notes after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from brickd.base import escape, units
+from brickd.query.queries import (
+    BricksQuery,
+    CoverageQuery,
+    DiffQuery,
+    EventsQuery,
+    HangQuery,
+    HistoryQuery,
+    StragglersQuery,
+    TreeQuery,
+    WorkersQuery,
+)
+from brickd.query.query import START, Query
+from brickd.screens.screen import Screen
+from brickd.screens.table import Column, Figure
+from brickd.top.source import Request
+from brickd.top.state import ROWS_STEP, Selection, State
+
+Document = dict[str, Any]
+
+_WATCH_SECONDS = 0.2  # `hang` reads open spans twice; a span counts as stuck after a second in any case
+_EVENTS = 200  # the newest events that are listed
+
+
+class PanelRow(NamedTuple):
+    """A row of a panel: its painted text, and its subject; None if the row has none."""
+
+    text: str
+    key: str | None = None
+
+
+class Content(NamedTuple):
+    """What a panel shows. `head` stays on the screen while the rows scroll."""
+
+    head: Sequence[str]
+    rows: Sequence[PanelRow]
+
+
+class Panel(NamedTuple):
+    """A panel.
+
+    Attributes:
+        key: the key that opens it.
+        name: its name, which is also its title.
+        view: the view that answers `ask`; None if the status document has all that the panel shows.
+        ask: makes the query from the state and the status document.
+        draw: makes the rows from the document.
+        timed: whether the query can be about a past time of this machine.
+        sorts: the orders that it offers; the first one is the default.
+    """
+
+    key: str
+    name: str
+    view: str | None
+    ask: Callable[[State, Document], Query]
+    draw: Callable[[Document, Screen, State], Content]
+    timed: bool = False
+    sorts: Sequence[str] = ()
+
+
+def request(state: State, status: Document, *, recorded: bool) -> Request | None:
+    """Return what the open panel asks; None if the status document is enough.
+
+    Raises:
+        WrongQuestion: the choices exclude each other.
+    """
+    panel = PANELS[state.panel]
+    if panel.view is None:
+        return None
+    if recorded:
+        return Request(panel.view, panel.ask(state._replace(cursor=None), status), state.cursor)
+    if state.cursor is not None and not panel.timed:
+        return Request("events", EventsQuery())
+    return Request(panel.view, panel.ask(state, status))
+
+
+def shown(state: State, *, recorded: bool) -> Panel:
+    """Return the panel whose rows are shown. If the open panel knows no past time, these are the events."""
+    panel = PANELS[state.panel]
+    past = state.cursor is not None and not recorded and panel.view is not None
+    return PANELS["events"] if past and not panel.timed else panel
+
+
+# ---- what panels ask
+
+
+def _over(state: State, status: Document) -> float | str:
+    """Return the period of totals; everything since the start if there is no window, or if a past slot is shown."""
+    if state.cursor is not None or state.period is None or status["over_ns"] is None:
+        return START
+    return state.period
+
+
+def _bricks(state: State, status: Document) -> Query:
+    sort = state.sort or BRICK_SORTS[0]
+    if state.cursor is not None and sort == "spread":  # the last day has no workers
+        sort = BRICK_SORTS[0]
+    rows = state.places.get("panel", Selection()).row // ROWS_STEP + 1
+    whole = bool(state.filter) or state.reverse
+    return BricksQuery(
+        names=state.about,
+        sort=sort,
+        over=_over(state, status),
+        at=state.cursor,
+        top=None if whole else rows * ROWS_STEP,
+    )
+
+
+def _tree(state: State, status: Document) -> Query:
+    return TreeQuery(names=state.about, over=_over(state, status), at=state.cursor)
+
+
+def _history(state: State, status: Document) -> Query:
+    return HistoryQuery(names=state.about, at=state.cursor)
+
+
+def _services(state: State, status: Document) -> tuple[str, ...]:
+    """Return the services of the names that the panel is about."""
+    of = {worker["name"]: worker["service"] for worker in status["workers"]}
+    return tuple(dict.fromkeys(of.get(name) or name for name in state.about))
+
+
+def _stragglers(state: State, status: Document) -> Query:
+    return StragglersQuery(names=_services(state, status))
+
+
+def _coverage(state: State, status: Document) -> Query:
+    return CoverageQuery(names=_services(state, status))
+
+
+def _hang(state: State, status: Document) -> Query:
+    return HangQuery(names=state.about, watch=_WATCH_SECONDS)
+
+
+def _workers(state: State, status: Document) -> Query:
+    return WorkersQuery(names=state.about)
+
+
+def _events(state: State, status: Document) -> Query:
+    return EventsQuery()
+
+
+def _diff(state: State, status: Document) -> Query:
+    return DiffQuery(names=state.picked or state.about)
+
+
+# ---- how panels are drawn
+
+
+def _table(lines: Sequence[str], before: int, keys: Sequence[str]) -> Content:
+    """Split a screen whose table has a row for each key, after `before` lines."""
+    rows = [PanelRow(line, key) for line, key in zip(lines[before:], keys, strict=False)]
+    notes = [PanelRow(line) for line in lines[before + len(keys) :]]
+    return Content(lines[:before], [*rows, *notes])
+
+
+def _texts(lines: Sequence[str]) -> Content:
+    return Content((), [PanelRow(line) for line in lines])
+
+
+def _draw_bricks(document: Document, screen: Screen, state: State) -> Content:
+    from brickd.screens import bricks
+
+    return _table(bricks.render(document, screen), 1, [each["name"] for each in document["bricks"]])
+
+
+def _draw_tree(document: Document, screen: Screen, state: State) -> Content:
+    from brickd.screens import tree
+
+    lines = tree.render(document, screen)
+    return Content(lines[:1], [PanelRow(line) for line in lines[1:]])
+
+
+def _draw_stragglers(document: Document, screen: Screen, state: State) -> Content:
+    from brickd.screens import stragglers
+
+    return _texts(stragglers.render(document, screen))
+
+
+def _draw_coverage(document: Document, screen: Screen, state: State) -> Content:
+    from brickd.screens import coverage
+
+    return _texts(coverage.render(document, screen))
+
+
+def _draw_problems(document: Document, screen: Screen, state: State) -> Content:
+    from brickd.screens import wording
+
+    rows = [
+        PanelRow(line, each["id"])
+        for each in [*document["problems"], *document["silenced"]]
+        for line in wording.problem(each, screen)
+    ]
+    return Content((), rows or [PanelRow("no problem")])
+
+
+def _draw_hang(document: Document, screen: Screen, state: State) -> Content:
+    from brickd.screens import hang
+
+    lines = hang.render(document, screen)
+    return _table(lines, len(document["services"]) + 1, [each["worker"] for each in document["open"]])
+
+
+_LEDGER = (
+    Figure(Column("WORKER"), "name", str),
+    Figure(Column("BEGUN", "right"), "begun", units.count),
+    Figure(Column("SUMMARIZED", "right"), "summarized", units.count),
+    Figure(Column("OPEN", "right", spare=2), "open", units.count),
+    Figure(Column("ABANDONED", "right", spare=3), "abandoned", units.count),
+    Figure(Column("REJECTED", "right", spare=1), "rejected", units.count),
+    Figure(Column("DETAILS", "right", spare=5), "details", units.count),
+    Figure(Column("EVENTS", "right", spare=4), "events", units.count),
+    Figure(Column("PENDING", "right", spare=6), "pending", units.count),
+    Figure(Column("LOST", "right"), "lost", str),
+)
+
+
+def _draw_ledger(document: Document, screen: Screen, state: State) -> Content:
+    from brickd.screens import table, wording
+
+    about = [each for each in document["workers"] if _is_about(each, state)]
+    whole = [] if state.subject is not None else [{"name": "all", **_ledger(document)}]
+    rows = [*whole, *({"name": each["name"], **_ledger(each)} for each in about)]
+    lines = table.figures(_LEDGER, rows, screen.width)
+    keys = [str(row["name"]) for row in rows]
+    removed = wording.removed(document["removed"], screen)
+    return _table([*lines, *removed], 1, keys)
+
+
+def _ledger(of: Document) -> Document:
+    from brickd.screens import wording
+
+    ledger = of["ledger"]
+    return {
+        **ledger["spans"],
+        "details": ledger["details"]["consumed"],
+        "events": ledger["events"]["consumed"],
+        "pending": ledger["deferred"]["pending"],
+        "lost": wording.lost(of) or "0",
+    }
+
+
+def _is_about(worker: Document, state: State) -> bool:
+    return state.subject is None or state.subject in (worker["name"], worker["service"])
+
+
+def _draw_history(document: Document, screen: Screen, state: State) -> Content:
+    from brickd.screens import history
+
+    slots = document["slots"][::-1]  # the newest first, so that it is on the screen
+    lines = history.render({**document, "slots": slots}, screen)
+    return _table(lines, 1, [each["from"] for each in slots])
+
+
+def _draw_events(document: Document, screen: Screen, state: State) -> Content:
+    from brickd.screens import events
+
+    until = state.cursor
+    newest = [
+        each
+        for each in reversed(document["events"])
+        if until is None or datetime.fromisoformat(each["time"]).timestamp() <= until
+    ][:_EVENTS]
+    rows = [PanelRow(line, str(each["number"])) for each in newest for line in events.lines(each, screen)]
+    return Content((), rows or [PanelRow("no event yet" if until is None else "no event until this time")])
+
+
+def _draw_workers(document: Document, screen: Screen, state: State) -> Content:
+    from brickd.screens import workers
+
+    return _table(workers.render(document, screen), 1, [each["name"] for each in document["workers"]])
+
+
+def _draw_diff(document: Document, screen: Screen, state: State) -> Content:
+    from brickd.screens import diff
+
+    lines = diff.render(document, screen, False, None, times=True)
+    comparable = document["verdict"] != "not_comparable"
+    why = () if comparable else [escape.text(f"~ {reason}", screen.width) for reason in document["reasons"]]
+    return _texts([*why, *lines])
+
+
+BRICK_SORTS = ("self", "total", "count", "mean", "p50", "p99", "bytes", "spread", "name")
+
+PANELS = {
+    panel.name: panel
+    for panel in (
+        Panel("1", "bricks", "bricks", _bricks, _draw_bricks, timed=True, sorts=BRICK_SORTS),
+        Panel("2", "tree", "tree", _tree, _draw_tree, timed=True),
+        Panel("3", "stragglers", "stragglers", _stragglers, _draw_stragglers),
+        Panel("4", "numerics", "coverage", _coverage, _draw_coverage),
+        Panel("5", "problems", None, _workers, _draw_problems),
+        Panel("6", "hang", "hang", _hang, _draw_hang),
+        Panel("7", "ledger", None, _workers, _draw_ledger),
+        Panel("8", "history", "history", _history, _draw_history, timed=True),
+        Panel("9", "events", "events", _events, _draw_events),
+        Panel("0", "workers", "workers", _workers, _draw_workers),
+        Panel("d", "diff", "diff", _diff, _draw_diff),
+    )
+}
+
+
+def filtered(content: Content, state: State) -> Content:
+    """Return the rows that the operator wants to see, in the wanted order. Notes stay at the end."""
+    rows = [row for row in content.rows if row.key is not None]
+    notes = [row for row in content.rows if row.key is None]
+    if not rows:  # a text: its lines are the rows
+        rows, notes = notes, rows
+    if state.filter:
+        wanted = escape.text(state.filter).casefold()
+        rows, notes = [row for row in rows if wanted in row.text.casefold()], []
+    return content._replace(rows=[*(reversed(rows) if state.reverse else rows), *notes])

@@ -1,0 +1,193 @@
+"""The thread that asks for the documents of the screen.
+
+Owns: when something is asked, which answers are kept. Must not know: textual, how a document is drawn. Invariants: One
+request at a time; a slow answer delays the next one and never queues it. No error ends the thread: the last documents
+stay, and the frame says what is wrong. Nothing grows: an answer replaces the one before it, and only the histories of
+workers on the screen are kept.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from brickd.errors import BrickdError
+from brickd.query.queries import HistoryQuery, StatusQuery
+from brickd.top import panels
+from brickd.top.source import DocumentSource, Request
+from brickd.top.state import State
+
+Document = dict[str, Any]
+
+_HISTORY_SECONDS = 10.0  # a slot of the last hour ends this often
+_HISTORIES_PER_TICK = 2  # so that the histories of many workers never delay the totals by much
+
+
+class KeptAnswer(NamedTuple):
+    """The newest document of a request, and what happened to the request since then.
+
+    Attributes:
+        document: the newest document; None if there never was one.
+        words: the notes about it.
+        received: when it came, in seconds since 1970.
+        error: why the newest request failed; None if it did not.
+    """
+
+    document: Document | None = None
+    words: tuple[str, ...] = ()
+    received: float = 0.0
+    error: str | None = None
+
+
+class Frame(NamedTuple):
+    """All that one screen shows.
+
+    Attributes:
+        state: the state for which the panel's document was asked.
+        status: the document of the header, the workers and the problems.
+        panel: the document of the open panel; None if it needs only the status.
+        histories: the rates of the last hour, by the name of a worker or service.
+        newest: the time of the newest data, in seconds since 1970.
+        seconds: how long the answers took.
+        recorded: whether a recording is shown.
+    """
+
+    state: State
+    status: KeptAnswer = KeptAnswer()
+    panel: KeptAnswer = KeptAnswer()
+    histories: Mapping[str, Document] = {}
+    newest: float = 0.0
+    seconds: float = 0.0
+    recorded: bool = False
+
+
+class Asker:
+    """Asks for everything that one screen needs. It remembers only the newest answers."""
+
+    def __init__(self, source: DocumentSource, clock: Callable[[], float] = time.time) -> None:
+        self._source, self._clock = source, clock
+        self._status, self._panel = KeptAnswer(), KeptAnswer()
+        self._asked: State | None = None
+        self._histories: dict[str, tuple[float, Document | None]] = {}  # when each was asked
+
+    def frame(self, state: State, trends: Sequence[str]) -> Frame:
+        """Return the screen's documents. `trends` are the names whose histories are on the screen."""
+        began = time.monotonic()
+        recorded = self._source.recorded
+        at = state.cursor if recorded else None
+        query = StatusQuery(names=state.names)
+        if state.cursor is not None and not recorded:
+            query = query.replaced(at=state.cursor)
+        self._status = self._ask(Request("status", query, at), self._status)
+        status = self._status.document
+        if self._asked is not None and (self._asked.panel, self._asked.about) != (state.panel, state.about):
+            self._panel = KeptAnswer()  # the document is that of another panel
+        self._asked = state
+        if status is not None:
+            try:
+                request = panels.request(state, status, recorded=recorded)
+            except BrickdError as error:  # a query refuses this combination of choices
+                self._panel = self._panel._replace(error=str(error))
+            else:
+                self._panel = KeptAnswer() if request is None else self._ask(request, self._panel)
+        self._update_histories(trends)
+        return Frame(
+            state=state,
+            status=self._status,
+            panel=self._panel,
+            histories={name: found for name, (_, found) in self._histories.items() if found is not None},
+            newest=self._source.newest(),
+            seconds=time.monotonic() - began,
+            recorded=recorded,
+        )
+
+    def _ask(self, request: Request, before: KeptAnswer) -> KeptAnswer:
+        try:
+            found = self._source.answer(request)
+        except (BrickdError, OSError) as error:
+            return before._replace(error=str(error))
+        except Exception as error:  # a defect, or an answer of another version: the screen goes on and says so
+            return before._replace(error=_unexpected(error))
+        ended = found.missing is not None and found.missing.ended
+        words = (f"{found.missing.what}; shared memory is read instead",) if found.missing is not None and ended else ()
+        return KeptAnswer(found.document, words + found.words, self._clock())
+
+    def _update_histories(self, names: Sequence[str]) -> None:
+        """Ask for the oldest histories of the names on the screen; forget the others."""
+        self._histories = {name: found for name, found in self._histories.items() if name in names}
+        now = time.monotonic()
+        due = [
+            name for name in names if now - self._histories.get(name, (-_HISTORY_SECONDS, None))[0] >= _HISTORY_SECONDS
+        ]
+        due.sort(key=lambda name: self._histories.get(name, (0.0, None))[0])
+        for name in due[:_HISTORIES_PER_TICK]:
+            found = self._ask(Request("history", HistoryQuery(names=(name,))), KeptAnswer())
+            if found.document is None and found.error is not None and name not in self._histories:
+                # without a daemon there is no history of anything: ask for one name per tick only
+                self._histories[name] = (now, None)
+                return
+            self._histories[name] = (now, found.document)
+
+
+def _unexpected(error: Exception) -> str:
+    from brickd.client import client
+
+    other = client.unlike(error)
+    return (
+        str(other) if other is not None else f"{type(error).__name__}: {error} (a defect of brickd: please report it)"
+    )
+
+
+class Poller:
+    """A thread that makes a frame at each interval, and at once if the operator chose something else."""
+
+    def __init__(self, source: DocumentSource, state: State, post: Callable[[Frame], None]) -> None:
+        """Prepare the thread; `post` is called in it with each frame, and must not block."""
+        self._asker, self._post = Asker(source), post
+        self._state, self._trends = state, tuple[str, ...]()
+        self._changed, self._ends = threading.Condition(), False
+        self._wanted = True  # whether an answer is wanted before the next tick
+        self._thread = threading.Thread(target=self._run, name="brickd-top", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def want(self, state: State, trends: Sequence[str]) -> None:
+        """Take the operator's choices. If they need other answers, ask at once."""
+        with self._changed:
+            other = not state.asks_like(self._state) or (self._state.paused and not state.paused)
+            self._state, self._trends = state, tuple(trends)
+            if other:
+                self._wanted = True
+                self._changed.notify()
+
+    def end(self) -> None:
+        """End the thread after its current request. It is not waited for: a request may last some seconds."""
+        with self._changed:
+            self._ends = True
+            self._changed.notify()
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        while True:
+            with self._changed:
+                while not self._ends and not self._wanted:
+                    rest = due - time.monotonic()
+                    if self._state.paused:
+                        self._changed.wait()
+                    elif rest <= 0:
+                        break
+                    else:
+                        self._changed.wait(rest)
+                if self._ends:
+                    return
+                self._wanted = False
+                state, trends = self._state, self._trends
+            frame = self._asker.frame(state, trends)
+            now = time.monotonic()
+            due = max(due + state.interval, now)
+            if not self._ends:
+                self._post(frame)

@@ -1,0 +1,110 @@
+"""Where the documents of the screen come from: the daemon, shared memory without a daemon, or a recording.
+
+Owns: the choice between them, a request to a view, the two looks of `hang`. Must not know: screens, when it is asked.
+Invariants: A recording is opened once. A request for a time is answered from that time: by the query's own `at` on a
+machine, by an earlier snapshot in a recording.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from brickd.query.query import Query
+from brickd.views import fetch_answer
+from brickd.views.fetch_answer import FetchedAnswer
+
+if TYPE_CHECKING:
+    from brickd.datasources.world import World
+    from brickd.query.queries import HangQuery
+    from brickd.recording.replay import Replay
+    from brickd.views.common import Answer
+
+
+class Request(NamedTuple):
+    """What is asked of a view. `at` is the shown time of a recording in seconds since 1970; None is its end."""
+
+    view: str
+    query: Query
+    at: float | None = None
+
+
+class DocumentSource(Protocol):
+    """Answers requests. A request may raise any error of the views and of the client."""
+
+    recorded: bool
+
+    def answer(self, request: Request) -> FetchedAnswer:
+        """Answer a request."""
+        ...
+
+    def newest(self) -> float:
+        """Return the time of the newest data, in seconds since 1970."""
+        ...
+
+
+class LiveSource:
+    """This machine, now."""
+
+    recorded = False
+
+    def answer(self, request: Request) -> FetchedAnswer:
+        """Ask the daemon, or read shared memory if no daemon answers."""
+        if request.view != "hang":
+            return fetch_answer.find(request.view, request.query)
+        seconds: float = getattr(request.query, "watch", 0.0)
+        return fetch_answer.find("hang", request.query, view=f"{__name__}:watched", seconds=seconds)
+
+    def newest(self) -> float:
+        """Return the present time."""
+        return time.time()
+
+
+def watched(world: World, query: HangQuery) -> Answer:
+    """Read the open spans twice without a daemon."""
+    from brickd.views import hang
+
+    before = hang.look(world, query)
+    if before.workers:
+        time.sleep(query.watch)
+    return hang.answer(world, query, before)
+
+
+class RecordingSource:
+    """A recording that is open."""
+
+    recorded = True
+
+    def __init__(self, replay: Replay) -> None:
+        self._replay = replay
+
+    def answer(self, request: Request) -> FetchedAnswer:
+        """Answer from the snapshot at the requested time."""
+        from brickd.views.next_command import rewritten
+
+        module = importlib.import_module(f"brickd.views.{request.view}")
+        view: Any = getattr(module, "of_recording" if request.view == "hang" else "answer")
+        replay = self._replay
+        answer: Answer = view(replay, request.query)
+        return FetchedAnswer(
+            rewritten({**answer.document, "recording": replay.document()}), replay.words() + answer.words
+        )
+
+    def newest(self) -> float:
+        """Return the time of the last snapshot."""
+        return self._replay.at_ns() / 1e9
+
+
+@contextlib.contextmanager
+def opened(recordings: Sequence[str]) -> Iterator[DocumentSource]:
+    """Yield the source of these recordings, or of this machine if there are none."""
+    if not recordings:
+        yield LiveSource()
+        return
+    from brickd.recording.replay import opened as opened_recording
+
+    with opened_recording(recordings) as replay:
+        yield RecordingSource(replay)

@@ -1,0 +1,197 @@
+"""The screen of `brickd top`, drawn from the answers about real workers."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import SHM
+from faults import Start
+from made_up_workers import HOSTILE
+from running import running
+from serving import Daemon
+from top_screens import Top
+from verbs import LOSING, SPANS, brickd, started
+
+from brickd.base.units import NO_WORKERS
+from brickd.shm.segment import open_segment
+from brickd.shm.segment_files import find
+from brickd.top import lines
+from brickd.top.draw import Cells
+from brickd.top.panels import PANELS
+from brickd.top.poll import Asker
+from brickd.top.source import LiveSource
+from brickd.top.state import State
+
+SIZES = [
+    Cells(80, 24),
+    Cells(200, 50),
+    Cells(20, 10),
+    Cells(20, 24),
+    Cells(200, 5),
+    Cells(1, 1),
+    Cells(3, 2),
+    Cells(80, 0),
+]
+BRICKS = """
+for number in range(300):
+    with brick.span(f"n{number}"): pass
+pause()
+"""
+
+
+def test_the_screen_shows_services_workers_and_bricks(worker: Start) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    screen = Top().lines
+    assert screen[0].startswith("brickd top  no problem  ")
+    assert "  shared memory  " in screen[0]
+    assert screen[1].split()[:4] == ["WORKER", "STATE", "SPANS", "LOST"]
+    assert screen[2].split()[:3] == ["api", "1", "live"]
+    assert screen[3].split()[:4] == ["api/0", "live", "200", "0"]
+    assert screen[4] == "> BRICKS, by self"
+    assert {line.split()[0] for line in screen[6:8]} == {"norm", "gemm"}
+    assert screen[-1].startswith("? help  q quit")
+    assert len(screen) == 24
+
+
+@pytest.mark.usefixtures("prefix")
+def test_without_workers_the_screen_says_so() -> None:
+    assert NO_WORKERS[:40] in Top().text
+
+
+def test_each_panel_shows_the_lines_of_its_verb(worker: Start) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    for panel, verb in (("tree", "tree"), ("workers", "workers"), ("numerics", "coverage")):
+        wanted = brickd(verb, COLUMNS="80").stdout.splitlines()
+        rows = Top(state=State(panel=panel)).lines
+        timeless = [line[:20].rstrip() for line in wanted]
+        assert [line[:20].rstrip() for line in rows[rows.index(f"> {panel.upper()}") + 1 :]][: len(wanted)] == timeless
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_a_screen_has_exactly_its_size(worker: Start, size: Cells) -> None:
+    started(
+        worker,
+        f"names = {[HOSTILE, '模型' * 30, 'x' * 200]!r}\n"
+        + """
+for name in names:
+    with brick.span(name): pass
+brick.span("open").start()
+pause()
+""",
+        BRICKD_SERVICE="模型=\x1b[2J",
+    )
+    for panel in ("bricks", "problems", "events"):
+        top = Top(state=State(panel=panel), size=size)
+        assert len(top.drawn.lines) == size.height
+        assert all(lines.width(line) <= size.width for line in top.drawn.lines)
+        assert all(lines.text(line).isprintable() for line in top.drawn.lines)
+
+
+def test_keys_choose_sort_and_filter(worker: Start) -> None:
+    for _ in range(2):
+        started(worker, BRICKD_SERVICE="api")
+    top = Top()
+    assert "> BRICKS of api/1, by self" in top.press("tab", "down", "down", "enter", "tab") or "api/1" in top.text
+    assert "BRICKS, by total" in "\n".join(top.press("escape", "1", "s"))
+    names = [line.split()[0] for line in top.press("1", "s")[-18:-1] if line.startswith(("norm", "gemm"))]
+    assert names
+    filtered = top.press("/", "g", "e", "m", "enter")
+    assert not [line for line in filtered if line.startswith("norm")]
+    assert [line for line in filtered if line.startswith("gemm")]
+    reverse = [line[:4] for line in top.press("escape", "r") if line.startswith(("norm", "gemm"))]
+    assert reverse == [line[:4] for line in top.press("r") if line.startswith(("norm", "gemm"))][::-1]
+
+
+def test_a_cut_list_says_which_rows_are_shown(worker: Start) -> None:
+    started(worker, BRICKS, BRICKD_SERVICE="api")
+    top = Top()
+    assert "1-17 of 201" in top.text  # 200 rows, and the line that counts the others
+    assert "185-201 of 300" in "\n".join(top.press("end"))
+    assert "284-300 of 300" in "\n".join(top.press("end"))
+    assert "1-17 of" in "\n".join(top.press("home"))
+
+
+def test_a_lost_record_has_a_sign_without_colours(worker: Start) -> None:
+    started(worker, LOSING, BRICKD_SERVICE="api")
+    top = Top(state=State(panel="problems"))
+    assert "PROBLEM" in top.lines[0]
+    assert [line[:1] for line in top.lines if "live" in line] == ["!", "!"]
+    problem = top.drawn.shown.lists["problems"].selected
+    assert problem is not None
+    assert problem in top.text
+
+
+def test_picked_workers_are_compared(worker: Start) -> None:
+    for _ in range(2):
+        started(worker, BRICKD_SERVICE="api")
+    screen = Top().press("tab", "down", "x", "down", "x", "d")
+    assert "> DIFF of api/0, api/1" in screen
+    assert any(line.startswith(" *  api/0") for line in screen)
+    assert any(line.startswith("~ no fingerprints of api/0 and api/1") for line in screen)
+
+
+def test_the_help_is_shown_over_the_panel(worker: Start) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    top = Top()
+    assert any(line.startswith("q, Ctrl-C") for line in Top(size=Cells(80, 50)).press("?"))
+    assert "keys" in top.press("?")
+    assert "keys" not in top.press("?")
+
+
+def test_the_screen_goes_on_without_its_daemon_and_with_a_new_one(worker: Start) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    with running() as daemon:
+        top = Top()
+        assert "  daemon  " in top.lines[0]
+        daemon.kill()
+    top.ask()
+    assert "  shared memory  " in top.lines[0]
+    assert top.lines[1].startswith("~ the daemon at ")
+    assert any(line.startswith("norm") for line in top.lines)
+    with running():
+        top.ask()
+        assert "  daemon  " in top.lines[0]
+
+
+def test_an_error_keeps_the_last_data_and_says_how_old_it_is(worker: Start, prefix: str) -> None:
+    started(worker, BRICKD_SERVICE="api", BRICKD_WORKER="0")
+    process = started(worker, BRICKD_SERVICE="api", BRICKD_WORKER="7")
+    top = Top(state=State(subject="api/7"))
+    process.kill()
+    for file in find(prefix):
+        with open_segment(file) as segment:
+            if segment.read().header["pid"] == process.pid:
+                (SHM / file).unlink()
+    top.ask()
+    (error,) = [line for line in top.lines if line.startswith("! no worker or service api/7")]
+    assert "; data of " in error or error.endswith("…")
+    assert any(line.startswith("norm") for line in top.lines)
+
+
+@pytest.mark.ci
+def test_a_past_time_shows_events_for_a_panel_without_a_past(worker: Start, daemon: Daemon) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    top = Top(state=State(panel="stragglers"))
+    daemon.events.add("worker_found", "api/0 was found", service="api", worker="api/0")
+    screen = top.press("left")
+    assert "AT " in screen[0]
+    assert "~ stragglers has no past: these are the events until then" in screen
+    assert "> EVENTS" in screen
+
+
+@pytest.mark.usefixtures("prefix")
+def test_the_worker_list_asks_for_the_histories_of_rows_on_the_screen_only(worker: Start) -> None:
+    for _ in range(6):
+        started(worker, BRICKD_SERVICE="api")
+    top = Top()
+    assert top.drawn.trends == ["api", "api/0", "api/1", "api/2", "api/3"]
+    assert Top(size=Cells(30, 24)).drawn.trends[:1] == ["api"]
+
+
+def test_every_panel_draws_real_answers(worker: Start, daemon: Daemon) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    asker = Asker(LiveSource())
+    for panel in PANELS:
+        frame = asker.frame(State(panel=panel), ())
+        assert frame.status.error is None
+        assert panel in ("stragglers", "diff") or frame.panel.error is None, (panel, frame.panel.error)
+        assert Top(state=State(panel=panel)).drawn.lines

@@ -1,0 +1,164 @@
+"""The state of `brickd top`: what each key changes, without answers and without a terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from brickd.top import state as states
+from brickd.top.keys import KEYS, help_lines, press
+from brickd.top.panels import PANELS
+from brickd.top.state import LONG_STEP, STEP, OnScreen, Selection, ShownList, State, resolved
+
+NAMES = ["api", "api/0", "api/1", "api/2"]
+SHOWN = OnScreen(
+    {
+        "workers": ShownList(NAMES, NAMES, 2),
+        "problems": ShownList(["1a2b3c4d"], ["! 1a2b3c4d lost"], 1),
+        "panel": ShownList(["rope", "gemm", None], ["rope 1", "gemm 2", "a note"], 2),
+    },
+    sorts=("self", "count"),
+    at=1000.0,
+    newest=1000.0,
+)
+
+
+def pressed(*keys: str, state: State = State(), shown: OnScreen = SHOWN) -> State:  # noqa: B008
+    """Return the state after some keys. The lists follow the state, as on a screen."""
+    for key in keys:
+        lists = {
+            name: each._replace(place=resolved(state.places.get(name, Selection()), each.keys, each.height))
+            for name, each in shown.lists.items()
+        }
+        state, effect = press(state, shown._replace(lists=lists), key, key if len(key) == 1 else None)
+        assert effect is None
+    return state
+
+
+def test_arrows_move_in_the_list_that_has_the_focus() -> None:
+    assert pressed("down").places == {"panel": Selection("gemm", 1, 0)}
+    assert pressed("down", "down", "down").places == {"panel": Selection(None, 2, 1)}
+    assert pressed("down", "up", "up").places == {"panel": Selection("rope", 0, 0)}
+    assert pressed("tab", "end").places == {"workers": Selection("api/2", 3, 2)}
+    assert pressed("tab", "pagedown", "home").places == {"workers": Selection("api", 0, 0)}
+
+
+def test_the_focus_goes_through_all_lists_on_the_screen() -> None:
+    assert [pressed(*["tab"] * n).focus for n in range(4)] == ["panel", "workers", "problems", "panel"]
+    assert pressed("shift+tab").focus == "problems"
+    assert pressed("tab", shown=OnScreen({})).focus == "panel"
+
+
+def test_the_selection_follows_its_subject() -> None:
+    at = Selection("api/1", 2, 1)
+    assert resolved(at, ["api", "new", "api/0", "api/1"], 2) == Selection("api/1", 3, 2)
+    assert resolved(at, ["api", "api/0"], 2) == Selection("api/0", 1, 0)
+    assert resolved(at, ["api/1", "api/1", "api/1"], 2) == at  # the same subject in several rows
+    assert resolved(Selection(None, 1, 0), [None, None], 2) == Selection(None, 1, 0)
+    assert resolved(Selection("x", 9, 9), list("abcdefghijx"), 4) == Selection("x", 10, 7)
+
+
+@pytest.mark.parametrize("name", PANELS)
+def test_each_panel_has_a_key(name: str) -> None:
+    state = State(picked=("api/0", "api/1"), sort="count", filter="x", reverse=True, panel="weights")
+    opened = pressed(PANELS[name].key, state=state)
+    assert (opened.panel, opened.focus, opened.sort, opened.filter, opened.reverse) == (name, "panel", "", "", False)
+
+
+def test_enter_chooses_the_selected_worker_and_escape_drops_it() -> None:
+    chosen = pressed("tab", "down", "enter")
+    assert (chosen.subject, chosen.about) == ("api/0", ("api/0",))
+    assert pressed("enter", state=chosen).subject is None
+    assert pressed("escape", state=chosen).about == ()
+    assert State(names=("api",)).about == ("api",)
+    assert pressed("tab", "tab", "enter").panel == "problems"
+
+
+def test_two_workers_are_picked_and_compared() -> None:
+    one = pressed("tab", "down", "x")
+    assert one.picked == ("api/0",)
+    assert pressed("x", state=one).picked == ()
+    assert pressed("d", state=one).panel == "bricks"
+    two = pressed("down", "space", state=one)
+    assert two.picked == ("api/0", "api/1")
+    assert pressed("d", state=two).panel == "diff"
+    assert pressed("down", "x", state=two).picked == ("api/1", "api/2")
+    assert pressed("d", "escape", state=two).panel == "bricks"
+    assert pressed("tab", "x").picked == ()  # a service
+
+
+def test_the_orders_of_the_panel_and_of_the_workers() -> None:
+    assert [pressed(*["s"] * n).sort for n in (1, 2)] == ["count", "self"]
+    assert pressed("s", shown=SHOWN._replace(sorts=())).sort == ""
+    assert (pressed("tab", "s").order, pressed("tab", "s").sort) == ("lost", "")
+    assert (pressed("r").reverse, pressed("r", "r").reverse) == (True, False)
+
+
+def test_a_filter_takes_every_key_until_enter() -> None:
+    typing = pressed("/", "q", "?", "x", "backspace")
+    assert (typing.filter, typing.typing, typing.help) == ("q?", True, False)
+    kept = pressed("enter", state=typing)
+    assert (kept.filter, kept.typing) == ("q?", False)
+    assert pressed("escape", state=typing).filter == ""
+    assert pressed("enter", "escape", state=typing).filter == ""
+    assert len(pressed("/", *["y"] * 300).filter) == 200
+    assert pressed("/", "f5").filter == ""
+
+
+def test_the_cursor_moves_in_time_and_returns_to_the_present() -> None:
+    past = pressed("left")
+    assert past.cursor == 1000 - STEP
+    assert pressed("left", state=past).cursor == 1000 - 2 * STEP
+    assert pressed("right", state=past).cursor is None
+    assert pressed("right").cursor is None
+    assert pressed("[").cursor == 1000 - LONG_STEP
+    assert pressed("[", "right").cursor == 1000 - LONG_STEP + STEP
+    assert pressed("[", "]").cursor is None
+    assert pressed("[", "n").cursor is None
+    assert pressed("[", "escape").cursor is None
+
+
+def test_a_mark_is_a_time_to_which_the_cursor_returns() -> None:
+    marked = pressed("m")
+    assert (marked.mark, marked.cursor) == (1000, None)
+    assert pressed("'", state=marked).cursor == 1000
+    assert pressed("'", "'", state=marked).cursor is None
+    assert pressed("left", "m", "n", "'").cursor == 1000 - STEP
+    assert pressed("'").cursor is None
+
+
+def test_pause_period_interval_and_help() -> None:
+    assert (pressed("p").paused, pressed("p", "p").paused) == (True, False)
+    assert [pressed(*["o"] * n).period for n in range(4)] == [60.0, None, 10.0, 60.0]
+    assert (pressed("+").interval, pressed("-").interval) == (0.5, 2.0)
+    assert (pressed(*"+++").interval, pressed(*"---------").interval) == (0.5, 60.0)
+    assert (pressed("?").help, pressed("?", "?").help, pressed("?", "escape").help) == (True, False, False)
+    assert pressed("?", "1").help is False
+
+
+def test_effects_leave_the_state_as_it_is() -> None:
+    for key, effect in (("q", "quit"), ("ctrl+c", "quit"), ("c", "copy"), ("y", "copy"), ("S", "silence")):
+        assert press(State(), SHOWN, key, key if len(key) == 1 else None) == (State(), effect)
+    assert press(State(typing=True), SHOWN, "ctrl+c") == (State(typing=True), "quit")
+    assert press(State(), SHOWN, "f12") == (State(), None)
+
+
+def test_only_changes_that_need_other_answers_are_asked_for() -> None:
+    same = State()
+    for like in (State(focus="workers"), State(help=True), State(mark=1.0), State(typing=True), State(order="lost")):
+        assert same.asks_like(like)
+    for other in (
+        *(State(panel="tree"), State(subject="api"), State(sort="p99"), State(cursor=1.0), State(period=None)),
+        *(State(filter="x"), State(reverse=True), State(picked=("a/0",)), State(interval=2.0)),
+    ):
+        assert not same.asks_like(other)
+    far = State(places={"panel": Selection("n", states.ROWS_STEP, 0)})
+    assert same.asks_like(State(places={"panel": Selection("n", states.ROWS_STEP - 1, 0)}))
+    assert not same.asks_like(far)
+
+
+def test_the_help_names_every_key() -> None:
+    text = "\n".join(help_lines(80))
+    assert all(len(line) <= 80 for line in help_lines(80))
+    assert all(key.name in text for key in KEYS)
+    names = [name for key in KEYS for name in key.keys]
+    assert len(names) == len(set(names))
