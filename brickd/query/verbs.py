@@ -32,14 +32,17 @@ VERBS = {
     "status": Verb(
         "Show totals over all workers, problems first.",
         "StatusQuery",
-        also="stat stats summary show info overview health top htop",
+        also="stat stats summary show info overview health",
+    ),
+    "top": Verb(
+        "Watch workers, bricks and problems live in the terminal.", also="htop watch monitor live dashboard tui"
     ),
     "workers": Verb(
         "List every worker: threads, spans, losses, memory, open spans.",
         "WorkersQuery",
-        also="ps ls list processes threads top htop",
+        also="ps ls list processes threads",
     ),
-    "bricks": Verb("Show the totals of every brick.", "BricksQuery", also="top profile hotspots kernels"),
+    "bricks": Verb("Show the totals of every brick.", "BricksQuery", also="profile hotspots kernels"),
     "tree": Verb(
         "Show the call tree over all workers: totals, self times, shares.",
         "TreeQuery",
@@ -101,7 +104,7 @@ VERBS = {
 
 
 # Words with which a person may mean a verb with an option.
-WITH_OPTION = {"status --watch": "watch monitor live dashboard", "events --follow": "tail follow"}
+WITH_OPTION = {"status --watch": "watch", "events --follow": "tail follow"}
 
 
 def takes_recordings(verb: str) -> bool:
@@ -123,9 +126,9 @@ def meant(word: str) -> list[str]:
     """Return the verbs that a word probably means: verbs with this meaning, or else verbs with a similar spelling.
 
     >>> meant("ps"), meant("restart"), meant("statsu"), meant("proceses"), meant("watch"), meant("nonsense")
-    (['workers'], ['up', 'down'], ['status'], ['workers'], ['status --watch'], [])
+    (['workers'], ['up', 'down'], ['status'], ['workers'], ['top', 'status --watch'], [])
     >>> meant("rnu"), meant("foo"), meant("tops"), meant("Alert")
-    (['run'], [], ['status', 'workers', 'bricks'], ['notify'])
+    (['run'], [], ['top'], ['notify'])
     """
     words = {name: verb.also.split() for name, verb in VERBS.items()}
     words |= {name: also.split() for name, also in WITH_OPTION.items()}

@@ -135,9 +135,9 @@ def test_an_unknown_verb_exits_2_and_names_similar_ones() -> None:
 
 @pytest.mark.parametrize(
     ("word", "verbs"),
-    [("ps", "`workers`"), ("LS", "`workers`"), ("top", "`status` or `workers` or `bricks`"), ("logs", "`events`"),
-     ("restart", "`up` or `down`"), ("kil", "`down`"), ("watch", "`status --watch`"), ("monitor", "`status --watch`"),
-     ("tail", "`events --follow`"), ("htop", "`status` or `workers`"), ("dwon", "`down`"), ("healt", "`status`")],
+    [("ps", "`workers`"), ("LS", "`workers`"), ("logs", "`events`"),
+     ("restart", "`up` or `down`"), ("kil", "`down`"), ("watch", "`top` or `status --watch`"), ("monitor", "`top`"),
+     ("tail", "`events --follow`"), ("htop", "`top`"), ("dwon", "`down`"), ("healt", "`status`")],
 )  # fmt: skip
 def test_an_unknown_verb_suggests_verbs_with_its_meaning(word: str, verbs: str) -> None:
     assert brickd(word).stderr == f"brickd: No such command '{word}'. Did you mean {verbs}? (see brickd --help)\n"

@@ -56,7 +56,7 @@ def test_these_verbs_take_workers() -> None:
     }
     about = "[RECORDING]... [WORKER|SERVICE]..."
     found = {verb for verb, metavars in arguments.items() if about in metavars}
-    assert found == {*ASKED, "roofline", "weights", "spans", "export", "history"}
+    assert found == {*ASKED, "roofline", "weights", "spans", "export", "history", "top"}
 
 
 def test_verbs_with_a_view_and_those_without_a_daemon_take_recordings() -> None:

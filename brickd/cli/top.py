@@ -1,0 +1,92 @@
+"""The verb `top`.
+
+Owns: the options of `top`, the message if textual is not installed. Must not know: what is on the screen, where
+documents come from. Invariant: textual is loaded only for a terminal; batches need nothing but brickd.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import click
+
+from brickd.cli.query_options import ParameterType, asks
+from brickd.errors import BrickdError
+from brickd.query.parameters import Duration
+from brickd.query.queries import WorkersQuery
+from brickd.screens.screen import screen_of
+
+if TYPE_CHECKING:
+    from brickd.top.source import DocumentSource
+    from brickd.top.state import State
+
+PANELS = ("bricks", "tree", "stragglers", "numerics", "problems", "hang", "ledger", "history", "events", "workers")
+
+
+@click.command()
+@asks(WorkersQuery, recorded=True)
+@click.option(
+    "-p", "--panel", type=click.Choice(PANELS), default="bricks", show_default=True, help="Begin with this panel."
+)
+@click.option("-d", "--delay", "seconds", type=ParameterType(Duration(0.1, 3600, "")), default="1s", show_default=True,
+              metavar="DURATION", help="Ask again after DURATION.")  # fmt: skip
+@click.option("-b", "--batch", is_flag=True, help="Print the screens as text, without keys and colours.")
+@click.option("-n", "--count", type=click.IntRange(1), metavar="N", help="With --batch: end after N screens.")
+def top(
+    *, query: WorkersQuery, recordings: Sequence[str], panel: str, seconds: float, batch: bool, count: int | None
+) -> None:
+    """Watch workers, bricks and problems live in the terminal.
+
+    Shows services and workers with their rates over the last hour, the problems, and a panel: bricks, call tree,
+    stragglers, numerics, hang, ledger, history or events. The key ? shows all keys. A time cursor shows an earlier time
+    of this machine, or of a recording. Continues when a daemon ends or starts.
+
+    \b
+    Examples:
+      brickd top
+      brickd top api --panel tree
+      brickd top night.brick
+      brickd top -b -n 3 -d 10s > load.txt
+    """  # noqa: D301
+    if count is not None and not batch:
+        raise click.UsageError("--count needs --batch: add it")
+    if not batch:
+        _require_terminal()
+    from brickd.top import source
+    from brickd.top.state import State
+
+    state = State(names=query.names, panel=panel, interval=seconds)
+    with source.opened(recordings) as opened:
+        if batch:
+            _print(opened, state, count)
+            return
+        from brickd.top.app import run
+
+        run(opened, state)
+
+
+def _require_terminal() -> None:
+    if not _is_installed():
+        raise BrickdError("brickd top needs textual: pip install 'brickd[top]', or use --batch")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError("stdin and stdout are not a terminal: use --batch")
+
+
+def _is_installed() -> bool:
+    try:
+        return find_spec("textual") is not None
+    except ValueError:  # an import of it has failed before
+        return False
+
+
+def _print(opened: DocumentSource, state: State, count: int | None) -> None:
+    from brickd.top.batch import screens
+    from brickd.top.draw import Look
+
+    width = screen_of(sys.stdout).width
+    for number, lines in enumerate(screens(opened, state, count, width, Look(colour=False))):
+        sys.stdout.writelines(f"{line}\n" for line in ([""] if number else []) + lines)
+        sys.stdout.flush()
