@@ -41,7 +41,9 @@ def test_a_cell_with_a_newline_stays_one_line() -> None:
 def test_each_entry_of_a_table_has_exactly_one_line_after_the_titles(texts: list[str], width: int | None) -> None:
     figures = (Figure(Column("#"), "number", str), Figure(Column("\n"), "text", str))
     shown = EntryTable(figures, [{"number": number, "text": text} for number, text in enumerate(texts)])
-    assert [line[:1] for line in shown.lines(width)] == ["#", *map(str, range(len(texts)))]
+    lines = shown.lines(width)
+    assert [line[:1] for line in lines] == ["#", *map(str, range(len(texts)))]
+    assert width is None or max(map(escape.width, lines)) <= width
 
 
 def test_the_widest_text_is_shortened_and_numbers_stay_whole() -> None:
