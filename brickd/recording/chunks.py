@@ -103,6 +103,14 @@ class Form:
                 return
             yield chunk
 
+    def heads(self, *kinds: int) -> Iterator[ChunkHead]:
+        """Yield the heads of the chunks of some kinds. No body is read, and damage is not reported."""
+        end = self._begin()
+        while (head := self._heads.next(end)) is not None and head.kind != _reader.CHUNK_END:
+            end.at = head.end
+            if head.kind in kinds:
+                yield head
+
     def again(self, offset: int) -> Chunk | None:
         """Read the chunk at this offset again; None if it is no longer there."""
         head = self._heads.at(offset)

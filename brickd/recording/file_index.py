@@ -8,6 +8,7 @@ of the last few snapshots, of sources and of the weights.
 
 from __future__ import annotations
 
+import copy
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Set
 from typing import Any, NamedTuple
@@ -48,11 +49,30 @@ class FileIndex:
         self._last: deque[int] = deque(maxlen=_LAST)  # the positions of the last snapshots
         self._weights: int | None = None  # the position of the weights
         self._sources: dict[int, tuple[int, SourceHead]] = {}  # the position and the head of each source, by hash
+        self._limit: int | None = None  # the position from which snapshots and records are ignored
         for chunk in form:
             try:
                 self._take(chunk)
             except ValueError as error:
                 self._refuse(chunk, error)
+
+    def until(self, at_ns: int) -> FileIndex:
+        """Return this file as it was at a time: with the snapshots and events until then.
+
+        Its records go on to the next snapshot, because a ring is drained a little later than its worker is read.
+        """
+        earlier = copy.copy(self)
+        earlier.ending, earlier.events = None, self.events.until(at_ns)
+        earlier._last, earlier._tables = deque(maxlen=_LAST), NameTables(self.form, self._refuse)
+        for head in self.form.heads(_reader.CHUNK_TABLES, _reader.CHUNK_SNAPSHOT):
+            if head.kind == _reader.CHUNK_TABLES:
+                earlier._tables.add(head.offset)
+            elif head.at_ns > at_ns:
+                earlier._limit = head.offset
+                break
+            else:
+                earlier._last.append(head.offset)
+        return earlier
 
     @property
     def end(self) -> End:
@@ -95,11 +115,17 @@ class FileIndex:
     def snapshots(self) -> Iterator[Shown]:
         """Yield all snapshots, the oldest first."""
         tables = NameTables(self.form, self._refuse)
-        for chunk in self.form.only(_reader.CHUNK_TABLES, _reader.CHUNK_SNAPSHOT):
+        for chunk in self._only(_reader.CHUNK_TABLES, _reader.CHUNK_SNAPSHOT):
             if chunk.kind == _reader.CHUNK_TABLES:
                 tables.add(chunk.offset)
             elif (shown := self._shown(chunk, tables)) is not None:
                 yield shown
+
+    def _only(self, *kinds: int) -> Iterator[Chunk]:
+        for chunk in self.form.only(*kinds):
+            if self._limit is not None and chunk.offset >= self._limit:
+                return
+            yield chunk
 
     def _shown(self, chunk: Chunk, tables: NameTables) -> Shown | None:
         try:
@@ -135,7 +161,7 @@ class FileIndex:
         """Yield the records from the rings of workers, the oldest first, each with the uuid of its worker."""
         if not (whose := self._whose(uuids)):
             return
-        for chunk in self.form.only(_reader.CHUNK_RECORDS):
+        for chunk in self._only(_reader.CHUNK_RECORDS):
             try:
                 found = records(chunk.body)
             except ValueError:  # the first reading has already reported this
@@ -205,6 +231,13 @@ class RecordedEvents:
         for event in other._newest():
             self.add(event)
         self._first = min(self._first, other._first)
+
+    def until(self, at_ns: int) -> RecordedEvents:
+        """Return the events that happened until a time."""
+        earlier = RecordedEvents(self._kept)
+        earlier._events = {each.number: each for each in self._newest() if each.time_ns <= at_ns}
+        earlier._first = self._first
+        return earlier
 
     def since(self, number: int) -> Page:
         """Return the events after this event number, and how many are missing (forgotten or not recorded)."""

@@ -111,6 +111,12 @@ class Replay:
             )
         return Replay(self._files, self._backwards, self.events, self._back + 1)
 
+    def at(self, at_ns: int) -> Replay:
+        """Return a replay that ends at a time, and so shows the last snapshot until then; at least the first one."""
+        first = next(self._snapshots(), None)
+        until = at_ns if first is None else max(at_ns, first.at_ns)
+        return Replay.of([file.until(until) for file in self._files])
+
     def _shown(self) -> Shown:
         for shown in self._last(1):
             return shown

@@ -1,0 +1,64 @@
+"""A recording, shown as it was at a time within it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from faults import Start
+from timed_recordings import TIMES, timed
+from verbs import started
+
+from brickd.errors import RecordingRefused
+from brickd.model.event_log import Event
+from brickd.model.survey_snapshot import EVERY_NS
+from brickd.recording.file_index import RecordedEvents
+from brickd.recording.replay import opened
+from brickd.shm import _reader
+
+
+@pytest.fixture
+def recording(worker: Start, tmp_path: Path) -> str:
+    """Make a recording with four snapshots."""
+    started(worker, BRICKD_SERVICE="api")
+    return timed(tmp_path / "run.brick")
+
+
+def test_a_replay_at_a_time_ends_with_the_last_snapshot_until_then(recording: str) -> None:
+    with opened([recording]) as replay:
+        second = replay.at(TIMES[1])
+        assert (second.at_ns(), second.before().at_ns()) == (TIMES[1], TIMES[0])
+        with pytest.raises(RecordingRefused):
+            second.before().before()
+        assert replay.at(TIMES[1] - 1).at_ns() == TIMES[0]
+        assert replay.at(TIMES[2] + 1).at_ns() == TIMES[2]
+        assert replay.at(TIMES[3] + EVERY_NS).at_ns() == replay.at_ns() == TIMES[3]
+        assert [each.at_ns for each in second._snapshots()] == TIMES[:2]
+        assert [worker.name for worker in second.survey().workers] == ["api/0"]
+        assert [event.text for event in second.events.since(0).events] == ["look 0", "look 1"]
+        assert second.document()["shown"] < replay.document()["shown"]
+
+
+def test_before_the_first_snapshot_the_first_one_is_shown(recording: str) -> None:
+    with opened([recording]) as replay:
+        assert replay.at(0).at_ns() == replay.at(TIMES[0] - 1).at_ns() == TIMES[0]
+
+
+def test_the_events_at_a_time_are_those_until_then() -> None:
+    events = RecordedEvents()
+    for number in (1, 2, 3):
+        events.add(Event(number, 100 * number, "looked", "once"))
+    assert [each.number for each in events.until(200).since(0).events] == [1, 2]
+    assert events.until(99).since(0).events == ()
+    assert [each.number for each in events.until(300).since(1).events] == [2, 3]
+    assert events.until(200).since(0).missed == 0
+
+
+def test_the_chunks_at_a_time_end_at_the_next_snapshot(recording: str) -> None:
+    with opened([recording]) as replay:
+        (earlier,) = replay.at(TIMES[1])._files
+        kept = list(earlier._only(*range(_reader.CHUNK_KINDS)))
+        assert [each.at_ns for each in kept if each.kind == _reader.CHUNK_SNAPSHOT] == TIMES[:2]
+        (whole,) = replay._files
+        after = [each for each in whole._only(*range(_reader.CHUNK_KINDS)) if each.offset > kept[-1].offset]
+        assert [each.kind for each in after] == [_reader.CHUNK_SNAPSHOT, _reader.CHUNK_EVENTS, _reader.CHUNK_SNAPSHOT]
