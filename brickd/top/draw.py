@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from brickd.base import escape, units
@@ -25,6 +26,7 @@ Document = dict[str, Any]
 _WIDE, _HIGH = 140, 30  # from this size on, the problems are at the right of the workers
 _LEAST_PANEL = 4  # the panel keeps this many lines before the lists above it get any
 _PROBLEMS = 3
+_SLACK = 1.0  # snapshots of a recording are 10 s apart, or a little more or less
 _STALE_SECONDS = 3.0  # data older than this many seconds, beyond the interval, is called old
 _TITLE, _PANEL = "brickd top", " panel"
 
@@ -86,8 +88,9 @@ def draw(state: State, frame: Frame | None, size: Cells, look: Look = Look(), me
         lists["panel"] = panel.shown
         above += panel.lines
     sorts = panels.shown(state, recorded=frame.recorded).sorts
-    at = state.cursor if state.cursor is not None else frame.newest
-    return Drawn(_page(above, below, size), OnScreen(lists, sorts, at, frame.newest), trends)
+    slack = _SLACK if frame.recorded else 0.0
+    shown = OnScreen(lists, sorts, shown_at(state, frame), frame.newest, slack)
+    return Drawn(_page(above, below, size), shown, trends)
 
 
 def _page(above: Sequence[Line], below: Line, size: Cells) -> list[Line]:
@@ -119,8 +122,16 @@ def _header(state: State, frame: Frame, width: int) -> Line:
     return texts.cut(joined(parts), width)
 
 
+def shown_at(state: State, frame: Frame) -> float:
+    """Return the time of the shown data: of a snapshot, of the cursor, or of the newest answer."""
+    shown = ((frame.status.document or {}).get("recording") or {}).get("shown")
+    if shown is not None:
+        return datetime.fromisoformat(shown).timestamp()
+    return state.cursor if state.cursor is not None else frame.status.received
+
+
 def _when(state: State, frame: Frame, document: Document) -> list[Line]:
-    at = state.cursor if state.cursor is not None else frame.newest if frame.recorded else frame.status.received
+    at = shown_at(state, frame)
     stamp = time.strftime("%H:%M:%S" if _is_today(at) else "%Y-%m-%d %H:%M:%S", time.localtime(at))
     cursor = line(f"AT {stamp}", "selected") if state.cursor is not None else line(stamp)
     return [cursor, line(escape.text(str(document["source"]))), line(f"every {units.write_duration(state.interval)}")]
@@ -251,7 +262,8 @@ def _content(
     # the notes about a live period say what the head of the table says, too: how long the period is
     if not panel.timed and panel.view is not None and kept.error is None and kept.words[:1] != frame.status.words[:1]:
         notes += [(f"~ {words}", "yellow") for words in kept.words[:1]]
-    return panel.draw(kept.document, screen, state), notes
+    # a recording ends at the cursor, so its document needs no other limit
+    return panel.draw(kept.document, screen, state._replace(cursor=None) if frame.recorded else state), notes
 
 
 def _age(kept: KeptAnswer, frame: Frame) -> str:

@@ -63,6 +63,14 @@ class Frame(NamedTuple):
     recorded: bool = False
 
 
+class _History(NamedTuple):
+    """The rates of one name: when they were asked, for which cursor, and the document; None if there is none."""
+
+    asked: float
+    cursor: float | None
+    document: Document | None
+
+
 class Asker:
     """Asks for everything that one screen needs. It remembers only the newest answers."""
 
@@ -70,38 +78,46 @@ class Asker:
         self._source, self._clock = source, clock
         self._status, self._panel = KeptAnswer(), KeptAnswer()
         self._asked: State | None = None
-        self._histories: dict[str, tuple[float, Document | None]] = {}  # when each was asked
+        self._histories: dict[str, _History] = {}
 
     def frame(self, state: State, trends: Sequence[str]) -> Frame:
         """Return the screen's documents. `trends` are the names whose histories are on the screen."""
         began = time.monotonic()
+        before, self._asked = self._asked, state
+        if not self._source.recorded or before is None or not before.asks_like(state):
+            self._ask_all(state, before)
+        self._update_histories(state, trends)
+        return Frame(
+            state=state,
+            status=self._status,
+            panel=self._panel,
+            histories={name: each.document for name, each in self._histories.items() if each.document is not None},
+            newest=self._source.newest(),
+            seconds=time.monotonic() - began,
+            recorded=self._source.recorded,
+        )
+
+    def is_complete(self, trends: Sequence[str]) -> bool:
+        """Whether another frame of the same state would show the same: of a recording of which everything is known."""
+        return self._source.recorded and all(self._is_current(name) for name in trends)
+
+    def _ask_all(self, state: State, before: State | None) -> None:
         recorded = self._source.recorded
         at = state.cursor if recorded else None
         query = StatusQuery(names=state.names)
         if state.cursor is not None and not recorded:
             query = query.replaced(at=state.cursor)
         self._status = self._ask(Request("status", query, at), self._status)
-        status = self._status.document
-        if self._asked is not None and (self._asked.panel, self._asked.about) != (state.panel, state.about):
+        if before is not None and (before.panel, before.about) != (state.panel, state.about):
             self._panel = KeptAnswer()  # the document is that of another panel
-        self._asked = state
-        if status is not None:
-            try:
-                request = panels.request(state, status, recorded=recorded)
-            except BrickdError as error:  # a query refuses this combination of choices
-                self._panel = self._panel._replace(error=str(error))
-            else:
-                self._panel = KeptAnswer() if request is None else self._ask(request, self._panel)
-        self._update_histories(trends)
-        return Frame(
-            state=state,
-            status=self._status,
-            panel=self._panel,
-            histories={name: found for name, (_, found) in self._histories.items() if found is not None},
-            newest=self._source.newest(),
-            seconds=time.monotonic() - began,
-            recorded=recorded,
-        )
+        if (status := self._status.document) is None:
+            return
+        try:
+            request = panels.request(state, status, recorded=recorded)
+        except BrickdError as error:  # a query refuses this combination of choices
+            self._panel = self._panel._replace(error=str(error))
+        else:
+            self._panel = KeptAnswer() if request is None else self._ask(request, self._panel)
 
     def _ask(self, request: Request, before: KeptAnswer) -> KeptAnswer:
         try:
@@ -114,21 +130,26 @@ class Asker:
         words = (f"{found.missing.what}; shared memory is read instead",) if found.missing is not None and ended else ()
         return KeptAnswer(found.document, words + found.words, self._clock())
 
-    def _update_histories(self, names: Sequence[str]) -> None:
+    def _is_current(self, name: str) -> bool:
+        known = self._histories.get(name)
+        if known is None or self._asked is None or known.cursor != self._asked.cursor:
+            return False
+        return self._source.recorded or time.monotonic() - known.asked < _HISTORY_SECONDS
+
+    def _update_histories(self, state: State, names: Sequence[str]) -> None:
         """Ask for the oldest histories of the names on the screen; forget the others."""
         self._histories = {name: found for name, found in self._histories.items() if name in names}
-        now = time.monotonic()
-        due = [
-            name for name in names if now - self._histories.get(name, (-_HISTORY_SECONDS, None))[0] >= _HISTORY_SECONDS
-        ]
-        due.sort(key=lambda name: self._histories.get(name, (0.0, None))[0])
+        due = [name for name in names if not self._is_current(name)]
+        due.sort(key=lambda name: self._histories[name].asked if name in self._histories else 0.0)
+        recorded = self._source.recorded
         for name in due[:_HISTORIES_PER_TICK]:
-            found = self._ask(Request("history", HistoryQuery(names=(name,))), KeptAnswer())
-            if found.document is None and found.error is not None and name not in self._histories:
-                # without a daemon there is no history of anything: ask for one name per tick only
-                self._histories[name] = (now, None)
-                return
-            self._histories[name] = (now, found.document)
+            request = Request(
+                "history",
+                HistoryQuery(names=(name,), at=None if recorded else state.cursor),
+                state.cursor if recorded else None,
+            )
+            found = self._ask(request, KeptAnswer())
+            self._histories[name] = _History(time.monotonic(), state.cursor, found.document)
 
 
 def _unexpected(error: Exception) -> str:
@@ -159,9 +180,10 @@ class Poller:
         """Take the operator's choices. If they need other answers, ask at once."""
         with self._changed:
             other = not state.asks_like(self._state) or (self._state.paused and not state.paused)
+            wakes = other or self._trends != tuple(trends)
             self._state, self._trends = state, tuple(trends)
-            if other:
-                self._wanted = True
+            self._wanted = self._wanted or other
+            if wakes:
                 self._changed.notify()
 
     def end(self) -> None:
@@ -176,7 +198,7 @@ class Poller:
             with self._changed:
                 while not self._ends and not self._wanted:
                     rest = due - time.monotonic()
-                    if self._state.paused:
+                    if self._state.paused or self._asker.is_complete(self._trends):
                         self._changed.wait()
                     elif rest <= 0:
                         break

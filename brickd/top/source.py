@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from brickd.base.units import SECOND
 from brickd.query.query import Query
 from brickd.views import fetch_answer
 from brickd.views.fetch_answer import FetchedAnswer
@@ -80,6 +81,7 @@ class RecordingSource:
 
     def __init__(self, replay: Replay) -> None:
         self._replay = replay
+        self._earlier: tuple[float, Replay] | None = None  # the time that was shown last, because panels share it
 
     def answer(self, request: Request) -> FetchedAnswer:
         """Answer from the snapshot at the requested time."""
@@ -87,15 +89,22 @@ class RecordingSource:
 
         module = importlib.import_module(f"brickd.views.{request.view}")
         view: Any = getattr(module, "of_recording" if request.view == "hang" else "answer")
-        replay = self._replay
+        replay = self._shown(request.at)
         answer: Answer = view(replay, request.query)
         return FetchedAnswer(
             rewritten({**answer.document, "recording": replay.document()}), replay.words() + answer.words
         )
 
+    def _shown(self, at: float | None) -> Replay:
+        if at is None:
+            return self._replay
+        if self._earlier is None or self._earlier[0] != at:
+            self._earlier = at, self._replay.at(round(at * SECOND))
+        return self._earlier[1]
+
     def newest(self) -> float:
         """Return the time of the last snapshot."""
-        return self._replay.at_ns() / 1e9
+        return self._replay.at_ns() / SECOND
 
 
 @contextlib.contextmanager

@@ -61,12 +61,15 @@ class OnScreen(NamedTuple):
         sorts: the orders that the open panel offers.
         at: the time of the shown data, in seconds since 1970.
         newest: the time of the newest data, in seconds since 1970.
+        slack: how much further the cursor goes than the data: a recording shows the last snapshot until the cursor, and
+            two snapshots are not exactly a step apart.
     """
 
     lists: Mapping[ListName, ShownList]
     sorts: Sequence[str] = ()
     at: float = 0.0
     newest: float = 0.0
+    slack: float = 0.0
 
 
 class State(NamedTuple):
@@ -281,14 +284,14 @@ def over_next(state: State) -> State:
 
 
 def turned(state: State, shown: OnScreen, seconds: float) -> State:
-    """Move the cursor. Beyond the newest data, the screen shows the present again."""
-    at = (shown.at if state.cursor is None else state.cursor) + seconds
+    """Move the cursor from the shown time. At the newest data, the screen shows the present again."""
+    at = shown.at + seconds + shown.slack
     return state._replace(cursor=None if at >= shown.newest else at)
 
 
 def marked(state: State, shown: OnScreen) -> State:
     """Mark the shown time."""
-    return state._replace(mark=shown.at if state.cursor is None else state.cursor)
+    return state._replace(mark=shown.at)
 
 
 def to_mark(state: State) -> State:

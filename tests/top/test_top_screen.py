@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from conftest import SHM
 from faults import Start
 from made_up_workers import HOSTILE
 from running import running
 from serving import Daemon
+from timed_recordings import TIMES, timed
 from top_screens import Top
 from verbs import LOSING, SPANS, brickd, started
 
@@ -18,7 +21,7 @@ from brickd.top import lines
 from brickd.top.draw import Cells
 from brickd.top.panels import PANELS
 from brickd.top.poll import Asker
-from brickd.top.source import LiveSource
+from brickd.top.source import LiveSource, opened
 from brickd.top.state import State
 
 SIZES = [
@@ -195,3 +198,23 @@ def test_every_panel_draws_real_answers(worker: Start, daemon: Daemon) -> None:
         assert frame.status.error is None
         assert panel in ("stragglers", "diff") or frame.panel.error is None, (panel, frame.panel.error)
         assert Top(state=State(panel=panel)).drawn.lines
+
+
+def test_the_cursor_moves_all_panels_of_a_recording(worker: Start, tmp_path: Path) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    with opened([timed(tmp_path / "run.brick")]) as source:
+        top = Top(source)
+        assert "  recording  " in top.lines[0]
+        assert "AT " not in top.lines[0]
+        seen = [top.drawn.shown.at]
+        for _ in range(5):
+            top.press("left")
+            seen.append(top.drawn.shown.at)
+        assert seen == [each / 1e9 for each in (*TIMES[::-1], TIMES[0], TIMES[0])]
+        assert "AT " in top.lines[0]
+        assert next(line for line in top.press("9") if "look " in line).endswith("look 0")
+        for _ in range(2):
+            top.press("right")
+        assert [line[-6:] for line in top.lines if "look " in line] == ["look 2", "look 1", "look 0"]
+        assert top.press("right")[-1].startswith("? help")
+        assert (top.state.cursor, top.drawn.shown.at) == (None, TIMES[3] / 1e9)

@@ -29,7 +29,8 @@ def pressed(*keys: str, state: State = State(), shown: OnScreen = SHOWN) -> Stat
             name: each._replace(place=resolved(state.places.get(name, Selection()), each.keys, each.height))
             for name, each in shown.lists.items()
         }
-        state, effect = press(state, shown._replace(lists=lists), key, key if len(key) == 1 else None)
+        at = shown.at if state.cursor is None else state.cursor
+        state, effect = press(state, shown._replace(lists=lists, at=at), key, key if len(key) == 1 else None)
         assert effect is None
     return state
 
@@ -115,6 +116,8 @@ def test_the_cursor_moves_in_time_and_returns_to_the_present() -> None:
     assert pressed("[", "]").cursor is None
     assert pressed("[", "n").cursor is None
     assert pressed("[", "escape").cursor is None
+    assert pressed("left", shown=SHOWN._replace(slack=2.0)).cursor == 1000 - STEP + 2
+    assert pressed("left", "right", shown=SHOWN._replace(slack=2.0)).cursor is None
 
 
 def test_a_mark_is_a_time_to_which_the_cursor_returns() -> None:
