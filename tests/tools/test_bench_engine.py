@@ -35,6 +35,16 @@ def test_replicas_get_different_requests_with_the_same_beginning(system: int) ->
     assert all(len(each) <= longest(system) for each in prompts)
 
 
+def test_other_requests_of_one_service_have_its_beginning() -> None:
+    def prompts(requests: int | None) -> list[tuple[int, ...]]:
+        traffic = Traffic(1, 0, vocabulary=VOCABULARY, system=20, batch=8, load=0.5, requests=requests)
+        return [request.prompt for _ in range(50) for request in traffic.arrivals()]
+
+    assert prompts(None) == prompts(1)
+    assert set(prompts(1)).isdisjoint(prompts(2))
+    assert prompts(1)[0][:28] == prompts(2)[0][:28]
+
+
 # ---- the prefix cache
 
 

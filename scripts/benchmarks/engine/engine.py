@@ -36,6 +36,7 @@ class Engine:
             system=settings.system,
             batch=settings.batch,
             load=settings.load,
+            requests=settings.traffic,
         )
         self._most_waiting = 2 * settings.batch
         self._served = hashlib.blake2b(digest_size=8)

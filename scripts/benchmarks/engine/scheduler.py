@@ -26,12 +26,13 @@ class Settings:
 
     Attributes:
         kind: the architecture and its dtype, one of `model.KINDS`.
-        seed: the seed of the weights, the system prompt and all requests.
+        seed: the seed of the weights, the system prompt and, unless `traffic` is given, of all requests.
         system: the length of the system prompt.
         batch: the largest number of requests of a step.
         chunk: the largest number of tokens of a request in a step of prefill.
         threads: the number of torch's threads.
         load: the share of the engine's capacity that is used on average.
+        traffic: the seed of the requests.
     """
 
     kind: str
@@ -41,6 +42,7 @@ class Settings:
     chunk: int = 32
     threads: int = 1
     load: float = 0.5
+    traffic: int | None = None
 
     @property
     def blocks(self) -> int:

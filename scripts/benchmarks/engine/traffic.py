@@ -40,7 +40,17 @@ class Request:
 class Traffic:
     """All requests to one replica, in order."""
 
-    def __init__(self, seed: int, replica: int, *, vocabulary: int, system: int, batch: int, load: float) -> None:
+    def __init__(
+        self,
+        seed: int,
+        replica: int,
+        *,
+        vocabulary: int,
+        system: int,
+        batch: int,
+        load: float,
+        requests: int | None = None,
+    ) -> None:
         """Draw the system prompt.
 
         Args:
@@ -50,12 +60,13 @@ class Traffic:
             system: the length of the system prompt.
             batch: the largest batch of the engine.
             load: the share of the engine's capacity that is used on average.
+            requests: the seed of the requests; if None, it is `seed`.
         """
         common = Random(f"system prompt {seed}")
         self._vocabulary, self._rate = vocabulary, load * batch / _ANSWER_STEPS
         said = (*_header(SYSTEM), *_content(common, vocabulary, system), END) if system else ()
         self._beginning = (BEGIN, *said, *_header(USER))
-        self._random = Random(f"requests {seed} {replica}")
+        self._random = Random(f"requests {seed if requests is None else requests} {replica}")
         self._number = 0
 
     def arrivals(self) -> Iterator[Request]:
