@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import functools
+import json
 from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,18 +17,23 @@ for needed in ("torch", "transformers"):
     pytest.importorskip(needed, reason=f"{needed} is not installed: .ci/run does it")
 
 import torch  # noqa: E402
-from benchmarks.engine import command  # noqa: E402
+from benchmarks.engine import command, split  # noqa: E402
+from benchmarks.engine.bitwise import REPLICA  # noqa: E402
 from benchmarks.engine.cells import BITWISE  # noqa: E402
 from benchmarks.engine.engine import Engine  # noqa: E402
 from benchmarks.engine.faults import EngineFaults  # noqa: E402
 from benchmarks.engine.model import KINDS, built, row_wise  # noqa: E402
+from benchmarks.engine.recorded import one_key, recorded  # noqa: E402
 from benchmarks.engine.row_table import compared  # noqa: E402
 from benchmarks.engine.rows import Rows  # noqa: E402
 from benchmarks.engine.scheduler import Generation, Settings, Shape, Slice  # noqa: E402
 from benchmarks.engine.trial import tried  # noqa: E402
 from benchmarks.faulty.architectures import ARCHITECTURES  # noqa: E402
 from benchmarks.faulty.cells import Cell  # noqa: E402
-from benchmarks.faulty.frozen import HEALTHY  # noqa: E402
+from benchmarks.faulty.driven import fleet  # noqa: E402
+from benchmarks.faulty.frozen import HEALTHY, WORKERS  # noqa: E402
+from benchmarks.running import running  # noqa: E402
+from benchmarks.workplace import workplace  # noqa: E402
 
 STEPS = 80
 
@@ -196,8 +204,8 @@ def test_a_fault_of_attention_changes_what_is_served(fault: str) -> None:
         ("llama_bf16", BITWISE),
     ],
 )
-def test_a_trial_runs_three_replicas_under_a_daemon_to_its_end(kind: str, fault: str) -> None:
-    found = tried(Cell(kind, fault, "000", 5), quick=True)
+def test_a_trial_runs_three_replicas_under_a_daemon_to_its_end(kind: str, fault: str, tmp_path: Path) -> None:
+    found = tried(Cell(kind, fault, "000", 5), quick=True, seed=5, recordings=tmp_path)
     report = command.report([found], 5)
     if fault == BITWISE:
         assert report.passed
@@ -207,8 +215,48 @@ def test_a_trial_runs_three_replicas_under_a_daemon_to_its_end(kind: str, fault:
     assert found["finished"] > 0
     assert found["false"] == []
     assert found["row_verdict"] in ("unproven", "equal", "diverged")
-    if fault != HEALTHY:
+    if fault == HEALTHY:
+        assert found["recording"]["bytes"] > 0
+        assert len(found["recording"]["workers"]) == 3
+    else:
         assert found["truth"]["removed_step"] > found["truth"]["step"] > 0
         assert found["worker"] == found["truth"]["worker"]
         assert found["faulty_rows"] >= found["equal_history_rows"] >= found["equal_lineage_rows"]
         assert found["faulty_rows"] > 0
+
+
+def recorded_trial(folder: Path, trial: int, fault: str = "") -> tuple[dict[str, Any], str]:
+    """Record replicas during some steps, the first one with a fault; return the trial's result and the first name."""
+    of = replace(settings(), traffic=trial, batch=(4, 8, 16)[trial])
+    server = (REPLICA, json.dumps(asdict(of)))
+    with workplace("evidence") as place:
+        one_key(place, folder)
+        with running(place) as daemon, fleet(place, server, {"do": "report"}) as replicas:
+            for replica in replicas:  # brickd lists a replica from its first call of the model
+                assert replica.ask({"do": "advance", "steps": STEPS}, 300.0) is not None
+
+            def names() -> dict[int, str]:
+                every = {each["pid"]: each["name"] for each in daemon.status()["workers"]}
+                return {replica.pid: every[replica.pid] for replica in replicas if replica.pid in every}
+
+            daemon.until(lambda: len(names()) == WORKERS, "the replicas are not listed")
+            with recorded(place, folder / f"llama_fp32-{trial:03}.brick") as about:
+                if fault:
+                    assert replicas[0].ask({"do": "put_in", "fault": fault, "seed": 1}, 60.0) is not None
+                for replica in replicas:
+                    assert replica.ask({"do": "advance", "steps": 4 * STEPS}, 300.0) is not None
+            result = {"cell": f"llama_fp32/none/{trial:03}", "kind": "llama_fp32", "threads": 1}
+            return result | {"recording": about | {"workers": [*names().values()]}}, names()[replicas[0].pid]
+
+
+@pytest.mark.nightly
+def test_a_recorded_replica_with_a_fault_gives_false_verdicts_and_healthy_ones_give_none(tmp_path: Path) -> None:
+    found = [recorded_trial(tmp_path, trial, "late_channel" if trial == 2 else "") for trial in range(3)]
+    fleets = split.new_fleets([result for result, _ in found], tmp_path, 5, 1e9)
+    assert len(fleets) == WORKERS**3
+    faulty = [each for each in fleets if ("002", found[2][1]) in {(one.trial, one.worker) for one in each.workers}]
+    answers = {each.key: split.compared(each) for each in fleets}
+    wrong = {key for key, answer in answers.items() if answer["false"]}
+    assert wrong
+    assert wrong <= {each.key for each in faulty}
+    assert all(answer["rows_compared"] for answer in answers.values())

@@ -44,11 +44,11 @@ def test_a_seed_draws_the_same_trials_and_settings_and_a_part_of_them() -> None:
     assert {cell.seed for cell in drawn(4)}.isdisjoint(cell.seed for cell in whole.values())
     assert all(whole[cell.key] == cell for cell in drawn(3, quick=True))
     assert [cell.key for cell in drawn(3, only="mixtral/eps/007")] == ["mixtral/eps/007"]
-    assert all(settings(cell) == settings(whole[cell.key]) for cell in drawn(3, quick=True))
+    assert all(settings(cell, 3) == settings(whole[cell.key], 3) for cell in drawn(3, quick=True))
 
 
 def test_trials_have_all_batches_threads_and_system_prompts() -> None:
-    found = [settings(cell) for cell in drawn(1)]
+    found = [settings(cell, 1) for cell in drawn(1)]
     assert {each.batch for each in found} == set(frozen.BATCHES)
     assert {each.threads for each in found} == set(frozen.THREADS)
     assert {each.system for each in found} == {0, 20, 300}

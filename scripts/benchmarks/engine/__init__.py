@@ -4,5 +4,6 @@ These modules need no torch: `traffic` (requests by seed), `prefix_cache` (block
 computes) and `truth` (lineages and faults). These modules need torch: `model` (the paged cache of a transformers
 model), `engine` (one step), `rows` (digests of rows, made without brickd) and `faults`. `replica` is the process of a
 replica. `command` runs `scripts/bench evidence`. It uses `frozen` (the limits), `cells` (the list of trials), `trial`
-(one trial), `bitwise` (with brickd and without it) and `row_table` (rows of different replicas).
+(one trial), `recorded` (recordings of trials), `split` (new fleets out of recordings), `bitwise` (with brickd and
+without it) and `row_table` (rows of different replicas).
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 
 from benchmarks.engine import frozen
@@ -27,6 +28,7 @@ _QUICK = (
     ("mixtral_bf16", "swapped_expert", "000"),
     ("llama_bf16", "eps", "000"),
     ("llama_fp32", HEALTHY, "000"),
+    ("llama_fp32", HEALTHY, "004"),
     ("llama_fp32", BITWISE, "000"),
     ("mixtral_bf16", BITWISE, "001"),
 )
@@ -58,14 +60,28 @@ def dtype(architecture: str) -> str:
     return next(name for name in frozen.DTYPES if architecture in (DENSE[name], EXPERTS[name]))
 
 
-def settings(cell: Cell) -> Settings:
-    """What the replicas of a trial serve."""
+def settings(cell: Cell, seed: int) -> Settings:
+    """What the replicas of a trial of a run with this seed serve.
+
+    The trials without a fault serve one model of each architecture, so that their recordings are comparable. They take
+    turns with all batches and threads.
+    """
     random = Random(f"settings {cell.seed}")
-    return Settings(
+    own = Settings(
         cell.architecture,
         cell.seed % _SEEDS,
         system=random.choice(SYSTEM_LENGTHS),
         batch=random.choice(frozen.BATCHES),
         chunk=random.choice((16, 32, 64)),
         threads=random.choice(frozen.THREADS),
+    )
+    if cell.fault != HEALTHY:
+        return own
+    number = int(cell.traffic) // 2  # each architecture has every second number
+    return replace(
+        own,
+        seed=Random(f"weights {seed} {cell.architecture}").randrange(_SEEDS),
+        batch=frozen.BATCHES[number % len(frozen.BATCHES)],
+        threads=frozen.THREADS[number % len(frozen.THREADS)],
+        traffic=cell.seed % _SEEDS,
     )

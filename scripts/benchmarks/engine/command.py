@@ -1,7 +1,8 @@
 """`scripts/bench evidence`: faults in replicas that never get the same batch, and what brickd proves about them.
 
 Each trial is a fleet of three engines under its own daemon, with unique requests behind a chat template. Finished
-trials are saved in build/evidence, so `--resume` continues an interrupted run with its seed.
+trials are saved in build/evidence, so `--resume` continues an interrupted run with its seed. Trials without a fault are
+also recorded; afterwards, workers of different recordings are compared as new fleets.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.engine import frozen
+from benchmarks.engine import frozen, split
 from benchmarks.engine.cells import BITWISE, drawn
+from benchmarks.engine.recorded import emptied
 from benchmarks.faulty.cells import Cell
 from benchmarks.faulty.command import finish, not_installed, opened
 from benchmarks.faulty.frozen import HEALTHY
@@ -33,7 +35,7 @@ _ROWS = ("faulty_rows", "equal_history_rows", "equal_lineage_rows")
 def run(
     place: Workplace, quick: bool, seed: int | None = None, resume: bool = False, only: str = "*", jobs: int = 1
 ) -> Report:
-    """Run all unfinished trials, `jobs` at a time."""
+    """Run all unfinished trials, then compare all new fleets out of their recordings, `jobs` at a time."""
     if (why := not_installed()) is not None:
         row = {"case": "all", "goal": "found", "passed": None, "skipped": why}
         return Report("evidence", machine.facts(), [Table("evidence", "Faults", [row])])
@@ -41,14 +43,21 @@ def run(
     cells = drawn(finished.seed, quick=quick, only=only)
     if not cells:
         raise SystemExit(f"--only {only}: no trial has such a name; one is {drawn(0, quick=quick)[0].key}")
-    return report(finish(cells, finished, partial(_tried, quick=quick), line, jobs), finished.seed)
+    recordings = KEPT / ("quick" if quick else "full")
+    if not resume:
+        emptied(recordings)
+    tried = partial(_tried, quick=quick, seed=finished.seed, recordings=recordings)
+    results = finish(cells, finished, tried, line, jobs)
+    hours = (frozen.QUICK if quick else frozen.FULL).split_hours
+    fleets = split.new_fleets(results, recordings, finished.seed, hours)
+    return report(results, finished.seed, finish(fleets, finished, split.compared, split.line, jobs))
 
 
-def _tried(cell: Cell, *, quick: bool) -> dict[str, Any]:
+def _tried(cell: Cell, *, quick: bool, seed: int, recordings: Path) -> dict[str, Any]:
     from benchmarks.engine.trial import tried
 
     try:
-        return tried(cell, quick=quick)
+        return tried(cell, quick=quick, seed=seed, recordings=recordings)
     except (RuntimeError, OSError) as error:
         progress(f"{cell.key}: {error}")
         return {"cell": cell.key, "fault": cell.fault, "skipped": str(error)}
@@ -76,8 +85,8 @@ def line(result: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
-def report(results: Sequence[Mapping[str, Any]], seed: int) -> Report:
-    """The tables of all results."""
+def report(results: Sequence[Mapping[str, Any]], seed: int, fleets: Sequence[Mapping[str, Any]] = ()) -> Report:
+    """The tables of all results, and of the new fleets out of recordings."""
     tried = [each for each in results if not each.get("skipped")]
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for each in tried:
@@ -88,6 +97,12 @@ def report(results: Sequence[Mapping[str, Any]], seed: int) -> Report:
     tables = [
         Table("evidence", f"Faults in one of three engines; seed {seed}", [row(groups[key]) for key in sorted(groups)]),
         Table("clean", "Clean time: before and after faults, and without", [clean(live)] if live else []),
+        Table(
+            "split",
+            "Recordings of clean trials, split anew into fleets (a recording is in many fleets: these hours are not"
+            " independent)",
+            [split.row(fleets, sum("recording" in each for each in tried))] if fleets else [],
+        ),
         Table("bits", "What is served, in three runs", [_bits(each) for each in bits]),
         Table("rows", "Rows that several engines have, without brickd", [each for one in bits for each in _rows(one)]),
     ]

@@ -21,6 +21,7 @@ FOUND_MIN, EXACT_MIN = 0.95, 0.95  # both are shares of the trials in which a wa
 FALSE_MAX = 0
 CLEAN_HOURS_MIN = 10.0
 CLEAN_CELLS = 60
+SPLIT_HOURS_MIN = 60.0  # of new fleets out of the recordings of clean cells
 
 STEP_S = 0.05  # the least time between two steps of a replica, so that three replicas can share two cores
 BATCHES, THREADS = (1, 2, 4, 8, 16), (1, 2)
@@ -37,16 +38,18 @@ class Lengths:
         within_s: the longest time to wait until the fault is found.
         after_s: the time without a fault, after the fault was taken out.
         clean_s: the length of a cell without a fault.
+        split_hours: the time of all new fleets out of the recordings of these cells.
     """
 
     before_s: float
     within_s: float
     after_s: float
     clean_s: float
+    split_hours: float
 
 
-FULL = Lengths(before_s=20, within_s=WITHIN_S, after_s=10, clean_s=600)
-QUICK = Lengths(before_s=8, within_s=20, after_s=4, clean_s=20)
+FULL = Lengths(before_s=20, within_s=WITHIN_S, after_s=10, clean_s=600, split_hours=66)
+QUICK = Lengths(before_s=8, within_s=20, after_s=4, clean_s=20, split_hours=0.03)
 
 
 def table() -> dict[str, Any]:
@@ -60,6 +63,7 @@ def table() -> dict[str, Any]:
         "false_max": FALSE_MAX,
         "clean_hours_min": CLEAN_HOURS_MIN,
         "clean_cells": CLEAN_CELLS,
+        "split_hours_min": SPLIT_HOURS_MIN,
         "step_s": STEP_S,
         "bitwise_runs": BITWISE_RUNS,
         "bitwise_steps": BITWISE_STEPS,

@@ -22,6 +22,7 @@ from benchmarks.asking import Ask, asking
 from benchmarks.engine import frozen
 from benchmarks.engine.bitwise import REPLICA, bitwise
 from benchmarks.engine.cells import BITWISE, dtype, settings
+from benchmarks.engine.recorded import one_key, recorded
 from benchmarks.engine.row_table import known_elsewhere
 from benchmarks.faulty import judged
 from benchmarks.faulty.cells import Cell
@@ -37,29 +38,31 @@ COMPARES_ROWS = ROW in get_args(EvidenceName)  # false in older versions of bric
 _OBEY_SECONDS, _LOOK_SECONDS = 20.0, 0.5
 
 
-def tried(cell: Cell, *, quick: bool) -> dict[str, Any]:
-    """Run one trial to its end; return its result for the file."""
-    began, load, of = time.monotonic(), os.getloadavg()[0], settings(cell)
+def tried(cell: Cell, *, quick: bool, seed: int, recordings: Path) -> dict[str, Any]:
+    """Run one trial to its end; return its result for the file. A trial without a fault is recorded into a folder."""
+    began, load, of = time.monotonic(), os.getloadavg()[0], settings(cell, seed)
     about = {"cell": cell.key, "fault": cell.fault, "dtype": dtype(cell.architecture), "load_1min": load}
     with workplace("evidence") as place:
         if cell.fault == BITWISE:
             found = bitwise(place, of)
         else:
             server = (REPLICA, json.dumps(asdict(of)))
+            one_key(place, recordings)
             with (
                 running(place),
                 asking(place) as ask,
                 fleet(place, server, {"do": "report"}, threads=of.threads) as replicas,
             ):
-                found = asdict(of) | _Trial(cell, ask, replicas).result(place, frozen.QUICK if quick else frozen.FULL)
+                trial = _Trial(cell, ask, replicas, recordings)
+                found = asdict(of) | trial.result(place, frozen.QUICK if quick else frozen.FULL)
     return about | found | {"seed": cell.seed, "seconds": round(time.monotonic() - began, 1)}
 
 
 class _Trial:
     """A running trial."""
 
-    def __init__(self, cell: Cell, ask: Ask, replicas: Sequence[Worker]) -> None:
-        self._cell, self._ask, self._replicas = cell, ask, replicas
+    def __init__(self, cell: Cell, ask: Ask, replicas: Sequence[Worker], recordings: Path) -> None:
+        self._cell, self._ask, self._replicas, self._recordings = cell, ask, replicas, recordings
         self._looks: list[Look] = []
         self._names: dict[int, str] = {}
         self._clean_s = 0.0
@@ -71,7 +74,9 @@ class _Trial:
         self._names = self._listed()
         truth, rows = Truth(self._cell.fault), dict[str, Any]()
         if self._cell.fault == HEALTHY:
-            self._stretch(BEFORE, lengths.clean_s)
+            with recorded(place, self._recordings / f"{self._cell.architecture}-{self._cell.traffic}.brick") as about:
+                self._stretch(BEFORE, lengths.clean_s)
+            rows = {"recording": about | {"workers": sorted(self._names.values())}}
         else:
             self._stretch(BEFORE, lengths.before_s)
             truth, rows = self._with_fault(place, lengths)

@@ -16,7 +16,7 @@ from functools import partial
 from importlib.metadata import version
 from multiprocessing import active_children, get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks import machine
 from benchmarks.faulty import frozen
@@ -29,6 +29,7 @@ HELP = "fleets of real models with injected and removed faults: found, worker, p
 KEPT = Path(__file__).resolve().parents[3] / "build" / "verdicts"
 _WANTED = ("torch", "transformers")
 _SHOWN = 3  # the most texts that a row shows
+_Cell = TypeVar("_Cell", bound=Cell)
 
 
 def run(place: Workplace, quick: bool, seed: int | None = None, resume: bool = False, only: str = "*") -> Report:
@@ -66,9 +67,9 @@ def opened(
 
 
 def finish(
-    cells: Sequence[Cell],
+    cells: Sequence[_Cell],
     finished: FinishedCells,
-    tried: Callable[[Cell], dict[str, Any]],
+    tried: Callable[[_Cell], dict[str, Any]],
     line: Callable[[Mapping[str, Any]], str],
     jobs: int = 1,
 ) -> list[dict[str, Any]]:
@@ -85,7 +86,7 @@ def finish(
     return [results[cell.key] for cell in cells]
 
 
-def _run(cells: Sequence[Cell], tried: Callable[[Cell], dict[str, Any]], jobs: int) -> Iterator[dict[str, Any]]:
+def _run(cells: Sequence[_Cell], tried: Callable[[_Cell], dict[str, Any]], jobs: int) -> Iterator[dict[str, Any]]:
     """Yield the results of cells as they finish; with several jobs, the cells run in as many processes."""
     begin = partial(_begun, tried)
     if jobs == 1:
@@ -102,7 +103,7 @@ def _run(cells: Sequence[Cell], tried: Callable[[Cell], dict[str, Any]], jobs: i
         pool.shutdown(cancel_futures=True)  # the pool waits for its processes, and nothing else may
 
 
-def _begun(tried: Callable[[Cell], dict[str, Any]], cell: Cell) -> dict[str, Any]:
+def _begun(tried: Callable[[_Cell], dict[str, Any]], cell: _Cell) -> dict[str, Any]:
     progress(cell.key)
     return tried(cell)
 
