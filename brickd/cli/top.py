@@ -84,7 +84,7 @@ def _is_installed() -> bool:
 
 def _print(opened: DocumentSource, state: State, count: int | None) -> None:
     from brickd.top.batch import screens
-    from brickd.top.draw import Look
+    from brickd.top.panels import Look
 
     width = screen_of(sys.stdout).width
     for number, lines in enumerate(screens(opened, state, count, width, Look(colour=False))):

@@ -23,9 +23,11 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from brickd.top import actions, lines
-from brickd.top.draw import Cells, Drawn, Look, draw, settled
+from brickd.top.draw import Cells, Drawn, draw
 from brickd.top.keys import press
 from brickd.top.lines import Line
+from brickd.top.list_block import settled
+from brickd.top.panels import Look
 from brickd.top.poll import Frame, Poller
 from brickd.top.source import DocumentSource
 from brickd.top.state import State

@@ -11,7 +11,8 @@ import time
 from collections.abc import Iterator
 
 from brickd.top import lines
-from brickd.top.draw import Cells, Look, draw
+from brickd.top.draw import Cells, draw
+from brickd.top.panels import Look
 from brickd.top.poll import Asker
 from brickd.top.source import DocumentSource
 from brickd.top.state import State
@@ -35,8 +36,11 @@ def screens(
     trends: tuple[str, ...] = ()
     due = time.monotonic()
     for number in itertools.count(1):
-        drawn = draw(state, asker.frame(state, trends), size, look)
-        trends = tuple(drawn.trends)
+        frame = asker.frame(state, trends)
+        trends = tuple(draw(state, frame, size, look).trends)
+        while (more := asker.more(state, trends)) is not None:
+            frame = more
+        drawn = draw(state, frame, size, look)
         yield [lines.text(each).rstrip(" ") for each in drawn.lines]
         if number == count:
             return

@@ -35,6 +35,13 @@ _WATCH_SECONDS = 0.2  # `hang` reads open spans twice; a span counts as stuck af
 _EVENTS = 200  # the newest events that are listed
 
 
+class Look(NamedTuple):
+    """How the screen looks: with colours or without, with bars of ASCII only or not."""
+
+    colour: bool = True
+    ascii_only: bool = False
+
+
 class PanelRow(NamedTuple):
     """A row of a panel: its painted text, and its subject; None if the row has none."""
 

@@ -79,21 +79,47 @@ class Asker:
         self._status, self._panel = KeptAnswer(), KeptAnswer()
         self._asked: State | None = None
         self._histories: dict[str, _History] = {}
+        self._seconds = 0.0
 
-    def frame(self, state: State, trends: Sequence[str]) -> Frame:
-        """Return the screen's documents. `trends` are the names whose histories are on the screen."""
+    def frame(self, state: State, trends: Sequence[str], *, tick: bool = True) -> Frame:
+        """Return the screen's documents, with the histories that are known.
+
+        Args:
+            state: what the operator chose.
+            trends: the names whose histories are on the screen; the others are forgotten.
+            tick: whether new answers are wanted even if the choices are the same.
+        """
         began = time.monotonic()
         before, self._asked = self._asked, state
-        if not self._source.recorded or before is None or not before.asks_like(state):
-            self._ask_all(state, before)
-        self._update_histories(state, trends)
+        if before is None or not before.asks_like(state) or (tick and not self._source.recorded):
+            self._ask_all(state, before, tick=tick)
+            self._seconds = time.monotonic() - began
+        self._histories = {name: found for name, found in self._histories.items() if name in trends}
+        return self._frame(state)
+
+    def more(self, state: State, trends: Sequence[str]) -> Frame | None:
+        """Ask for the histories that are oldest; return the frame with them, or None if all are new enough."""
+        due = [name for name in trends if not self._is_current(name)]
+        due.sort(key=lambda name: self._histories[name].asked if name in self._histories else 0.0)
+        recorded = self._source.recorded
+        for name in due[:_HISTORIES_PER_TICK]:
+            request = Request(
+                "history",
+                HistoryQuery(names=(name,), at=None if recorded else state.cursor),
+                state.cursor if recorded else None,
+            )
+            found = self._ask(request, KeptAnswer())
+            self._histories[name] = _History(time.monotonic(), state.cursor, found.document)
+        return self._frame(state) if due else None
+
+    def _frame(self, state: State) -> Frame:
         return Frame(
             state=state,
             status=self._status,
             panel=self._panel,
             histories={name: each.document for name, each in self._histories.items() if each.document is not None},
             newest=self._source.newest(),
-            seconds=time.monotonic() - began,
+            seconds=self._seconds,
             recorded=self._source.recorded,
         )
 
@@ -101,13 +127,11 @@ class Asker:
         """Whether another frame of the same state would show the same: of a recording of which everything is known."""
         return self._source.recorded and all(self._is_current(name) for name in trends)
 
-    def _ask_all(self, state: State, before: State | None) -> None:
+    def _ask_all(self, state: State, before: State | None, *, tick: bool) -> None:
         recorded = self._source.recorded
-        at = state.cursor if recorded else None
-        query = StatusQuery(names=state.names)
-        if state.cursor is not None and not recorded:
-            query = query.replaced(at=state.cursor)
-        self._status = self._ask(Request("status", query, at), self._status)
+        if tick or before is None or before.cursor != state.cursor:
+            query = StatusQuery(names=state.names, at=None if recorded else state.cursor)
+            self._status = self._ask(Request("status", query, state.cursor if recorded else None), self._status)
         if before is not None and (before.panel, before.about) != (state.panel, state.about):
             self._panel = KeptAnswer()  # the document is that of another panel
         if (status := self._status.document) is None:
@@ -136,21 +160,6 @@ class Asker:
             return False
         return self._source.recorded or time.monotonic() - known.asked < _HISTORY_SECONDS
 
-    def _update_histories(self, state: State, names: Sequence[str]) -> None:
-        """Ask for the oldest histories of the names on the screen; forget the others."""
-        self._histories = {name: found for name, found in self._histories.items() if name in names}
-        due = [name for name in names if not self._is_current(name)]
-        due.sort(key=lambda name: self._histories[name].asked if name in self._histories else 0.0)
-        recorded = self._source.recorded
-        for name in due[:_HISTORIES_PER_TICK]:
-            request = Request(
-                "history",
-                HistoryQuery(names=(name,), at=None if recorded else state.cursor),
-                state.cursor if recorded else None,
-            )
-            found = self._ask(request, KeptAnswer())
-            self._histories[name] = _History(time.monotonic(), state.cursor, found.document)
-
 
 def _unexpected(error: Exception) -> str:
     from brickd.client import client
@@ -170,6 +179,7 @@ class Poller:
         self._state, self._trends = state, tuple[str, ...]()
         self._changed, self._ends = threading.Condition(), False
         self._wanted = True  # whether an answer is wanted before the next tick
+        self._lacks = False  # whether other histories are wanted
         self._thread = threading.Thread(target=self._run, name="brickd-top", daemon=True)
 
     def start(self) -> None:
@@ -180,10 +190,10 @@ class Poller:
         """Take the operator's choices. If they need other answers, ask at once."""
         with self._changed:
             other = not state.asks_like(self._state) or (self._state.paused and not state.paused)
-            wakes = other or self._trends != tuple(trends)
-            self._state, self._trends = state, tuple(trends)
+            self._lacks = self._lacks or self._trends != tuple(trends)
             self._wanted = self._wanted or other
-            if wakes:
+            self._state, self._trends = state, tuple(trends)
+            if self._wanted or self._lacks:
                 self._changed.notify()
 
     def end(self) -> None:
@@ -196,20 +206,28 @@ class Poller:
         due = time.monotonic()
         while True:
             with self._changed:
-                while not self._ends and not self._wanted:
-                    rest = due - time.monotonic()
-                    if self._state.paused or self._asker.is_complete(self._trends):
-                        self._changed.wait()
-                    elif rest <= 0:
-                        break
-                    else:
-                        self._changed.wait(rest)
+                while not (self._ends or self._wanted or self._lacks) and (rest := self._rest(due)) > 0:
+                    self._changed.wait(rest)
                 if self._ends:
                     return
-                self._wanted = False
+                wanted, self._wanted, self._lacks = self._wanted, False, False
                 state, trends = self._state, self._trends
-            frame = self._asker.frame(state, trends)
-            now = time.monotonic()
-            due = max(due + state.interval, now)
-            if not self._ends:
-                self._post(frame)
+            tick = not state.paused and time.monotonic() >= due
+            if wanted or tick:
+                self._send(self._asker.frame(state, trends, tick=tick))
+            if tick:
+                due = max(due + state.interval, time.monotonic())
+            with self._changed:
+                trends = self._trends  # those of the frame that was sent, if it was drawn already
+            if not self._wanted:
+                self._send(self._asker.more(state, trends))
+
+    def _rest(self, due: float) -> float:
+        """Return how many seconds the thread waits if the operator does nothing."""
+        if self._state.paused or self._asker.is_complete(self._trends):
+            return threading.TIMEOUT_MAX
+        return due - time.monotonic()
+
+    def _send(self, frame: Frame | None) -> None:
+        if frame is not None and not self._ends:
+            self._post(frame)

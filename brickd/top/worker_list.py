@@ -18,11 +18,11 @@ from brickd.top.state import State
 
 Document = dict[str, Any]
 
-# The orders of the workers of a service, and for each the key of a row. Names come in the document's order.
-ORDERS = {"name": "", "lost": "lost_count", "spans": "spans", "cpu": "cpu_percent", "memory": "rss_bytes"}
+# The orders of the workers of a service, and for each the key of its value. Names come in the document's order.
+ORDERS = {"name": "", "lost": "lost", "spans": "spans", "cpu": "cpu_percent", "memory": "rss_bytes"}
 _SICK = ("died", "quarantined")
 _TREND, _LEAST = 30, 8  # the cells of a rate on a wide and on a narrow screen
-_TITLE = "SPANS/S, LAST HOUR"
+_RATES = "SPANS/S, LAST HOUR"
 _NARROWEST = 40  # below this width, there is no room for rates
 
 _FIGURES = (
@@ -61,10 +61,9 @@ def rows(document: Document, state: State) -> list[ListedRow]:
 def _ordered(workers: Sequence[Document], order: str) -> Sequence[Document]:
     if not (key := ORDERS.get(order, "")):
         return workers
-    where = {"lost_count": "lost"}.get(key, key)
 
     def value(worker: Document) -> float:
-        found = worker["ledger"]["spans"]["summarized"] if key == "spans" else worker[where]
+        found = worker["ledger"]["spans"]["summarized"] if key == "spans" else worker[key]
         return float(found or 0)
 
     return sorted(workers, key=value, reverse=True)
@@ -99,22 +98,26 @@ def drawn(
     of: Sequence[ListedRow], histories: Mapping[str, Document], state: State, width: int, *, ascii_only: bool
 ) -> tuple[str, list[str]]:
     """Return the titles, and a line for each row: the sign, the mark, the figures, and the rate at the right."""
-    bars = 0 if width < _NARROWEST else min(_TREND, max(_LEAST, width // 6))
+    bars = _bars(width)
     left = max(1, width - 2 - (bars + 2 if bars else 0))
     used = any(row.cells["rss_bytes"] is not None for row in of)
     figures = [each for each in _FIGURES if used or each.key not in ("cpu_percent", "rss_bytes")]
-    if state.order != "name":
-        key = {"lost_count": "lost"}.get(ORDERS[state.order], ORDERS[state.order])
-        figures = [each._replace(column=each.column._replace(spare=0)) if each.key == key else each for each in figures]
+    kept = ORDERS.get(state.order)  # the column by which the workers are sorted is never omitted
+    figures = [each._replace(column=each.column._replace(spare=0)) if each.key == kept else each for each in figures]
     head, *body = table.figures(figures, (row.cells for row in of), left)
     lines = []
     for row, text in zip(of, body, strict=True):
         mark = "*" if row.name in state.picked else ">" if row.name == state.subject else " "
         rate = f"  {trend(histories.get(row.name), bars, ascii_only=ascii_only)}" if bars else ""
-        lines.append(f"{row.sign}{mark}{_padded(text, left)}{rate}")
-    title = f"{_padded(head, left)}  {_TITLE if bars >= len(_TITLE) else 'SPANS/S'}" if bars else head
-    return title, lines
+        lines.append(f"{row.sign}{mark}{text}{' ' * (left - escape.width(text))}{rate}")
+    return head, lines
 
 
-def _padded(text: str, width: int) -> str:
-    return text + " " * (width - escape.width(text))
+def rates_title(width: int) -> str:
+    """Return the title of the rates in a list of this width, as wide as the rates."""
+    bars = _bars(width)
+    return (_RATES if bars >= len(_RATES) else "SPANS/S").ljust(bars)[:bars]
+
+
+def _bars(width: int) -> int:
+    return 0 if width < _NARROWEST else min(_TREND, max(_LEAST, width // 6))

@@ -177,8 +177,12 @@ def test_a_past_time_shows_events_for_a_panel_without_a_past(worker: Start, daem
     daemon.events.add("worker_found", "api/0 was found", service="api", worker="api/0")
     screen = top.press("left")
     assert "AT " in screen[0]
+    assert screen[1].startswith("! nothing is kept of")
     assert "~ stragglers has no past: these are the events until then" in screen
     assert "> EVENTS" in screen
+    top.frame = top.frame._replace(status=top.frame.status._replace(error=None))
+    top.draw()
+    assert top.lines[1].startswith("~ workers and problems are those of now")
 
 
 @pytest.mark.usefixtures("prefix")
@@ -218,3 +222,43 @@ def test_the_cursor_moves_all_panels_of_a_recording(worker: Start, tmp_path: Pat
         assert [line[-6:] for line in top.lines if "look " in line] == ["look 2", "look 1", "look 0"]
         assert top.press("right")[-1].startswith("? help")
         assert (top.state.cursor, top.drawn.shown.at) == (None, TIMES[3] / 1e9)
+
+
+def test_a_wide_screen_has_problems_and_the_ledger_at_the_right(worker: Start) -> None:
+    started(worker, LOSING, BRICKD_SERVICE="api")
+    top = Top(size=Cells(200, 50))
+    left, right = zip(*(line.split(" │ ") for line in top.lines[1:] if " │ " in line), strict=True)
+    assert left[2].startswith("!   api/0  live")
+    assert right[0].strip() == "PROBLEMS"
+    assert any(line.startswith("! ") for line in right)
+    assert [line for line in right if line.startswith("all ")] != []
+    assert len(Top(size=Cells(200, 20)).lines) == 20
+    assert " │ " not in Top(size=Cells(139, 50)).text
+
+
+def test_a_change_of_the_panel_asks_for_no_status_and_needs_no_history(worker: Start) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    asker = Asker(LiveSource())
+    before = asker.frame(State(), ["api"])
+    assert asker.frame(State(panel="tree"), ["api"], tick=False).status is before.status
+    after = asker.frame(State(panel="tree", cursor=before.newest - 60), ["api"], tick=False)
+    assert after.status is not before.status
+    assert after.histories == {}
+
+
+def test_a_frame_of_a_recording_is_asked_for_once(worker: Start, tmp_path: Path) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    with opened([timed(tmp_path / "run.brick")]) as source:
+        asker = Asker(source)
+        first = asker.frame(State(), ["api"])
+        assert not asker.is_complete(["api"])
+        more = asker.more(State(), ["api"])
+        assert more is not None
+        assert more.histories["api"]["slots"]
+        assert asker.is_complete(["api"])
+        assert asker.more(State(), ["api"]) is None
+        again = asker.frame(State(), ["api"])
+        assert (again.status is first.status, again.panel is first.panel) == (True, True)
+        assert asker.frame(State(panel="tree"), ["api"]).panel is not first.panel
+        assert asker.frame(State(cursor=1.0), []).histories == {}
+        assert not asker.is_complete(["api"])

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from brickd.top import lines
-from brickd.top.draw import Cells, Drawn, Look, draw, settled
+from brickd.top.draw import Cells, Drawn, draw
 from brickd.top.keys import Effect, press
+from brickd.top.list_block import settled
+from brickd.top.panels import Look
 from brickd.top.poll import Asker, Frame
 from brickd.top.source import DocumentSource, LiveSource
 from brickd.top.state import State
@@ -28,6 +30,8 @@ class Top:
         """Get new answers, and draw them."""
         trends: Sequence[str] = self.drawn.trends if hasattr(self, "drawn") else ()
         self.frame = self.asker.frame(self.state, trends)
+        self.draw()
+        self.frame = self.asker.more(self.state, self.drawn.trends) or self.frame
         self.draw()
 
     def draw(self) -> None:
