@@ -63,9 +63,14 @@ def top(
         if batch:
             _print(opened, state, count)
             return
+        from brickd.top.poll import Poller
+
+        # The first answer arrives while textual is loaded.
+        poller = Poller(opened, state)
+        poller.start()
         from brickd.top.app import run
 
-        run(opened, state)
+        run(poller, state)
 
 
 def _require_terminal() -> None:

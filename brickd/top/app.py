@@ -29,7 +29,6 @@ from brickd.top.lines import Line
 from brickd.top.list_block import settled
 from brickd.top.panels import Look
 from brickd.top.poll import Frame, Poller
-from brickd.top.source import DocumentSource
 from brickd.top.state import State
 
 _STYLES = {
@@ -95,7 +94,7 @@ class TopApp(App[None]):
             super().__init__()
             self.text = text
 
-    def __init__(self, source: DocumentSource, state: State, look: Look = Look()) -> None:  # noqa: B008
+    def __init__(self, poller: Poller, state: State, look: Look = Look()) -> None:  # noqa: B008
         super().__init__(ansi_color=True)
         self.animation_level = "none"
         self.state, self.look = state, look
@@ -103,18 +102,15 @@ class TopApp(App[None]):
         self.drawn: Drawn | None = None
         self._message = ""
         self.canvas = Canvas()
-        self.poller = Poller(source, state, self._received)
-
-    def _received(self, frame: Frame) -> None:
-        self.post_message(self.Framed(frame))
+        self.poller = poller
 
     def compose(self) -> list[Widget]:
         """Return the only widget."""
         return [self.canvas]
 
     def on_mount(self) -> None:
-        """Begin to ask."""
-        self.poller.start()
+        """Take the frames."""
+        self.poller.send_to(lambda frame: self.post_message(self.Framed(frame)))
 
     def on_unmount(self) -> None:
         """Stop asking."""
@@ -188,10 +184,10 @@ class TopApp(App[None]):
         threading.Thread(target=lambda: self.post_message(self.Said(action())), daemon=True).start()
 
 
-def run(source: DocumentSource, state: State) -> None:
-    """Show the screen until the operator quits."""
+def run(poller: Poller, state: State) -> None:
+    """Show the frames of a poller until the operator quits."""
     # textual reads the colours of the terminal's own palette, and NO_COLOR, from the environment
-    TopApp(source, state, Look(colour=not os.environ.get("NO_COLOR"), ascii_only=_ascii_only())).run(mouse=False)
+    TopApp(poller, state, Look(colour=not os.environ.get("NO_COLOR"), ascii_only=_ascii_only())).run(mouse=False)
 
 
 def _ascii_only() -> bool:

@@ -173,9 +173,11 @@ def _unexpected(error: Exception) -> str:
 class Poller:
     """A thread that makes a frame at each interval, and at once if the operator chose something else."""
 
-    def __init__(self, source: DocumentSource, state: State, post: Callable[[Frame], None]) -> None:
-        """Prepare the thread; `post` is called in it with each frame, and must not block."""
-        self._asker, self._post = Asker(source), post
+    def __init__(self, source: DocumentSource, state: State) -> None:
+        """Prepare the thread, which keeps the newest frame until `send_to` says where frames go."""
+        self._asker = Asker(source)
+        self._post: Callable[[Frame], object] | None = None
+        self._newest: Frame | None = None
         self._state, self._trends = state, tuple[str, ...]()
         self._changed, self._ends = threading.Condition(), False
         self._wanted = True  # whether an answer is wanted before the next tick
@@ -185,6 +187,13 @@ class Poller:
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
+
+    def send_to(self, post: Callable[[Frame], object]) -> None:
+        """Call `post` with each frame, and with the newest one if there is one. It must not block."""
+        with self._changed:
+            self._post, frame, self._newest = post, self._newest, None
+        if frame is not None:
+            post(frame)
 
     def want(self, state: State, trends: Sequence[str]) -> None:
         """Take the operator's choices. If they need other answers, ask at once."""
@@ -229,5 +238,10 @@ class Poller:
         return due - time.monotonic()
 
     def _send(self, frame: Frame | None) -> None:
-        if frame is not None and not self._ends:
-            self._post(frame)
+        with self._changed:
+            if frame is None or self._ends:
+                return
+            if (post := self._post) is None:
+                self._newest = frame
+                return
+        post(frame)

@@ -12,6 +12,7 @@ from faults import Start
 from running import running
 from verbs import brickd, started
 
+from brickd.top.poll import Poller
 from brickd.top.source import LiveSource
 from brickd.top.state import State
 
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
     from brickd.top.app import TopApp
 
 _REST_SECONDS = 0.02
+
+
+def started_app(state: State) -> TopApp:
+    from brickd.top.app import TopApp
+
+    poller = Poller(LiveSource(), state)
+    poller.start()
+    return TopApp(poller, state)
 
 
 async def until(pilot: Pilot[None], so: Callable[[], object]) -> None:
@@ -36,11 +45,9 @@ def shown(app: TopApp) -> list[str]:
 
 @pytest.mark.ci
 def test_a_pilot_presses_keys_and_sees_their_screens(worker: Start) -> None:
-    from brickd.top.app import TopApp
-
     for _ in range(2):
         started(worker, BRICKD_SERVICE="api")
-    app = TopApp(LiveSource(), State(interval=0.1))
+    app = started_app(State(interval=0.1))
 
     async def drive() -> None:
         async with app.run_test(size=(80, 24)) as pilot:
@@ -68,12 +75,10 @@ def test_a_pilot_presses_keys_and_sees_their_screens(worker: Start) -> None:
 
 @pytest.mark.ci
 def test_a_problem_is_silenced_and_its_silence_ended(worker: Start) -> None:
-    from brickd.top.app import TopApp
-
     with running() as daemon:
         started(worker, BRICKD_SERVICE="api").kill()
         daemon.until("worker_died")
-        app = TopApp(LiveSource(), State(interval=0.1, panel="problems"))
+        app = started_app(State(interval=0.1, panel="problems"))
 
         async def drive() -> None:
             async with app.run_test(size=(100, 24)) as pilot:
