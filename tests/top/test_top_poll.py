@@ -1,0 +1,164 @@
+"""The thread that asks for the frames of `brickd top`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+
+from faults import Start
+from timed_recordings import timed
+from verbs import SPANS, started
+
+from brickd.errors import BrickdError
+from brickd.top.poll import Asker, Frame, Poller
+from brickd.top.source import DocumentSource, LiveSource, Request, opened
+from brickd.top.state import State
+from brickd.views.fetch_answer import FetchedAnswer
+
+NEVER = 3600.0  # an interval that ends after the test
+
+
+@contextmanager
+def polling(source: DocumentSource, state: State) -> Iterator[tuple[Poller, SimpleQueue[Frame]]]:
+    """Yield a running poller, and its frames."""
+    frames: SimpleQueue[Frame] = SimpleQueue()
+    poller = Poller(source, state)
+    poller.send_to(frames.put)
+    poller.start()
+    try:
+        yield poller, frames
+    finally:
+        poller.end()
+
+
+def until(frames: SimpleQueue[Frame], so: Callable[[Frame], bool]) -> Frame:
+    """Return the first frame for which a condition is true."""
+    while not so(frame := frames.get(timeout=60)):
+        pass
+    return frame
+
+
+class Failing(LiveSource):
+    """This machine, with an error that the test chooses."""
+
+    error: Exception | None = None
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.history_asked = threading.Event()
+
+    def answer(self, request: Request) -> FetchedAnswer:
+        self.asked.append(request.view)
+        if request.view == "history":
+            self.history_asked.set()
+        if self.error is not None:
+            raise self.error
+        return super().answer(request)
+
+
+def test_frames_come_at_the_interval_and_at_once_after_a_choice(worker: Start) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    with polling(LiveSource(), State(interval=0.01)) as (poller, frames):
+        numbers = [frames.get(timeout=60).status.received for _ in range(3)]
+        assert numbers == sorted(set(numbers))
+        poller.want(State(interval=NEVER), ())
+        until(frames, lambda frame: frame.state.interval == NEVER)
+        poller.want(State(interval=NEVER, panel="tree"), ())
+        found = until(frames, lambda frame: frame.state.panel == "tree")
+        assert found.panel.document is not None
+        assert found.panel.document["nodes"]
+
+
+def test_histories_are_asked_for_after_the_panel_and_when_a_list_moves(worker: Start) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    source = Failing()
+    with polling(source, State(interval=NEVER)) as (poller, frames):
+        assert frames.get(timeout=60).panel.document is not None
+        assert source.asked == ["status", "bricks"]
+        poller.want(State(interval=NEVER), ("api", "api/0", "api/1"))
+        frames.get(timeout=60)
+        assert source.asked == ["status", "bricks", "history", "history"]
+
+
+def test_a_paused_screen_is_not_asked_for_until_the_operator_chooses(worker: Start) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    source = Failing()
+    with polling(source, State(interval=0.01, paused=True)) as (poller, frames):
+        first = frames.get(timeout=60)
+        poller.want(State(interval=0.01, paused=True, panel="tree"), ())
+        second = until(frames, lambda frame: frame.state.panel == "tree")
+        assert second.status is first.status
+        assert source.asked == ["status", "bricks", "tree"]
+        poller.want(State(interval=0.01, panel="tree"), ())
+        assert until(frames, lambda frame: not frame.state.paused).status.received > first.status.received
+
+
+def test_the_first_frame_waits_for_the_screen(worker: Start) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    source, frames = Failing(), SimpleQueue[Frame]()
+    poller = Poller(source, State(interval=NEVER))
+    poller.want(State(interval=NEVER), ("api",))
+    poller.start()
+    assert source.history_asked.wait(60)  # the first frame was made before
+    poller.send_to(frames.put)
+    assert frames.get(timeout=60).status.document is not None
+    poller.end()
+
+
+def test_no_error_ends_the_frames_and_the_last_data_stays(worker: Start) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    source = Failing()
+    asker = Asker(source)
+    before = asker.frame(State(), ())
+    assert before.status.error is None
+    for error, text in (
+        (BrickdError("the daemon is busy"), "the daemon is busy"),
+        (OSError("no room"), "no room"),
+        (KeyError("over_ns"), "KeyError: 'over_ns' (a defect of brickd: please report it)"),
+    ):
+        source.error = error
+        frame = asker.frame(State(), ())
+        assert (frame.status.error, frame.panel.error) == (text, text)
+        assert (frame.status.document, frame.panel.document) == (before.status.document, before.panel.document)
+        assert frame.status.received == before.status.received
+    source.error = None
+    assert asker.frame(State(), ()).status.error is None
+
+
+def test_a_document_of_another_panel_or_worker_is_not_kept(worker: Start) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    source = Failing()
+    asker = Asker(source)
+    asker.frame(State(), ())
+    source.error = BrickdError("gone")
+    assert asker.frame(State(sort="p99"), ()).panel.document is not None
+    assert asker.frame(State(subject="api/0"), ()).panel.document is None
+    source.error = None
+    asker.frame(State(), ())
+    source.error = BrickdError("gone")
+    assert asker.frame(State(panel="tree"), ()).panel.document is None
+
+
+def test_choices_that_exclude_each_other_are_an_error_of_the_panel(worker: Start) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    frame = Asker(LiveSource()).frame(State(panel="bricks", sort="nonsense"), ())
+    assert frame.panel.error is not None
+    assert frame.panel.error.startswith("sort is 'nonsense', expected ")
+    assert frame.status.error is None
+
+
+def test_a_recording_is_not_asked_again_at_the_interval(worker: Start, tmp_path: Path) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    with (
+        opened([timed(tmp_path / "run.brick")]) as source,
+        polling(source, State(interval=0.001)) as (poller, frames),
+    ):
+        first = frames.get(timeout=60)
+        poller.want(State(interval=0.001), ("api",))
+        assert until(frames, lambda frame: bool(frame.histories)).status is first.status
+        poller.want(State(interval=0.001, cursor=1.0), ("api",))
+        found = until(frames, lambda frame: frame.state.cursor == 1.0)
+        assert found.status is not first.status
