@@ -30,6 +30,7 @@ from brickd.top.list_block import settled
 from brickd.top.panels import Look
 from brickd.top.poll import Frame, Poller
 from brickd.top.state import State
+from brickd.top.terminal import Terminal
 
 _STYLES = {
     "": RichStyle(),
@@ -95,7 +96,7 @@ class TopApp(App[None]):
             self.text = text
 
     def __init__(self, poller: Poller, state: State, look: Look = Look()) -> None:  # noqa: B008
-        super().__init__(ansi_color=True)
+        super().__init__(driver_class=Terminal, ansi_color=True)
         self.animation_level = "none"
         self.state, self.look = state, look
         self.frame: Frame | None = None
@@ -110,6 +111,7 @@ class TopApp(App[None]):
 
     def on_mount(self) -> None:
         """Take the frames."""
+        self.app_resume_signal.subscribe(self, lambda _: self._redraw())
         self.poller.send_to(lambda frame: self.post_message(self.Framed(frame)))
 
     def on_unmount(self) -> None:
@@ -148,9 +150,15 @@ class TopApp(App[None]):
                 self._copy()
             case "silence":
                 self._silence()
+            case "suspend":
+                self.action_suspend_process()
             case "redraw":
-                self.refresh(repaint=True, layout=True)
+                self._redraw()
         self._draw()
+
+    def _redraw(self) -> None:
+        """Draw all lines, because the terminal may show something else."""
+        self.refresh(repaint=True, layout=True)
 
     def _draw(self, size: Size | None = None) -> None:
         width, height = size or self.size

@@ -15,7 +15,7 @@ from brickd.top.panels import PANELS
 from brickd.top.state import LONG_STEP, STEP, OnScreen, State
 from brickd.top.worker_list import ORDERS
 
-Effect = Literal["quit", "copy", "silence", "redraw"]
+Effect = Literal["quit", "suspend", "copy", "silence", "redraw"]
 
 
 class Key(NamedTuple):
@@ -121,6 +121,7 @@ KEYS: Sequence[Key] = (
         "?",
         "show the keys; again: hide them",
     ),
+    Key({"ctrl+z": "suspend"}, "Ctrl-Z", "suspend; fg in the shell goes on"),
     Key({"q": "quit", "ctrl+c": "quit"}, "q, Ctrl-C", "quit"),
 )
 

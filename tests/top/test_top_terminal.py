@@ -1,0 +1,119 @@
+"""`brickd top` on a real terminal: where it writes, and how it leaves the terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import signal
+import struct
+import subprocess
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from faults import Start, until_stopped
+from running import BRICKD
+from verbs import started
+
+ALTERNATE, NORMAL = b"\x1b[?1049h", b"\x1b[?1049l"
+
+
+class Terminal:
+    """`brickd top` on a pseudo terminal of 24 rows; `seen` is all that it has written."""
+
+    def __init__(self, process: subprocess.Popen[bytes], master: int, slave: int) -> None:
+        self.process, self.master, self.slave = process, master, slave
+        self.seen = b""
+
+    def until(self, text: bytes) -> None:
+        """Read until a text has come; forget what came before its end."""
+        while text not in self.seen:
+            self.seen += os.read(self.master, 1 << 16)
+        self.seen = self.seen.partition(text)[2]
+
+
+@contextmanager
+def terminal(*, columns: int = 80, ignored: tuple[signal.Signals, ...] = (), **environment: str) -> Iterator[Terminal]:
+    """Start `brickd top` on a terminal that sends it no signal, and yield it when it shows a brick."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    process = subprocess.Popen(
+        [*BRICKD, "top"], stdin=slave, stdout=slave, stderr=subprocess.DEVNULL, start_new_session=True,
+        env=os.environ | {"TERM": "xterm-256color"} | environment,
+    )  # fmt: skip
+    try:
+        of = Terminal(process, master, slave)
+        of.until(b"norm  ")
+        yield of
+    finally:
+        process.kill()
+        process.wait()
+        for file in (of.master, of.slave):
+            if file >= 0:
+                os.close(file)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_signal_that_ends_the_screen_restores_the_terminal(worker: Start, number: signal.Signals) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    with terminal(COLUMNS="9") as top:
+        assert not termios.tcgetattr(top.slave)[3] & termios.ECHO
+        top.process.send_signal(number)
+        top.until(NORMAL)
+        assert top.process.wait() == 0
+        assert termios.tcgetattr(top.slave)[3] & termios.ECHO
+
+
+@pytest.mark.ci
+def test_a_suspended_screen_leaves_the_terminal_and_is_drawn_again_as_a_whole(worker: Start) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    with terminal() as top:
+        os.write(top.master, b"p\x1a")
+        top.until(NORMAL)
+        until_stopped(top.process.pid)
+        assert termios.tcgetattr(top.slave)[3] & termios.ECHO
+        top.process.send_signal(signal.SIGCONT)
+        top.until(ALTERNATE)
+        top.until(b"norm  ")
+        top.process.send_signal(signal.SIGSTOP)  # which leaves the terminal as it is
+        until_stopped(top.process.pid)
+        top.process.send_signal(signal.SIGCONT)
+        top.until(b"norm  ")
+        assert ALTERNATE not in top.seen
+        os.write(top.master, b"q")
+        assert top.process.wait() == 0
+        assert termios.tcgetattr(top.slave)[3] & termios.ECHO
+
+
+@pytest.mark.ci
+def test_a_closed_terminal_ends_the_screen_even_without_a_signal(worker: Start) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    with terminal(PYTHONIOENCODING="ascii") as top:
+        assert b"\xe2" not in top.seen
+        for name in ("slave", "master"):
+            os.close(getattr(top, name))
+            setattr(top, name, -1)
+        assert top.process.wait() == 0
+
+
+def test_a_terminal_that_has_closed_takes_all_text(tmp_path: Path) -> None:
+    from brickd.top.terminal import Output
+
+    closed: list[None] = []
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "w", encoding="ascii") as file:
+        output = Output(file, lambda: closed.append(None))
+        output.write("text")
+        output.flush()
+        assert closed == [None]
+        output.write("…")
+        output.flush()
+        assert (closed, output.fileno()) == ([None], write)
+    with open(tmp_path / "of", "w", encoding="latin-1") as file:
+        Output(file, pytest.fail).write("a…µ")
+    assert (tmp_path / "of").read_bytes() == b"a?\xb5"
