@@ -1,8 +1,8 @@
 """The screen on a terminal, with textual.
 
 Owns: the terminal, the keys as they arrive, which lines are drawn again. Must not know: documents, what a key means,
-how a line is made. Invariants: Nothing runs between two frames: no timer, no animation. Only lines that changed are
-drawn. No text is parsed as markup. Frames come from the poller's thread, and everything else happens in textual's.
+how a line is made. Invariants: Nothing is animated, and the only timer looks whether an answer is late. Only lines that
+changed are drawn. No text is parsed as markup. Frames come from the poller's thread; all else happens in textual's.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from brickd.top.draw import Cells, Drawn, draw
 from brickd.top.keys import press
 from brickd.top.lines import Line
 from brickd.top.list_block import settled
-from brickd.top.panels import Look
+from brickd.top.panels import COLOURED, Look
 from brickd.top.poll import Frame, Poller
 from brickd.top.state import State
 from brickd.top.terminal import Terminal
 
+_LATE_SECONDS = 2.0  # an answer that takes longer is late
 _STYLES = {
     "": RichStyle(),
     "red": RichStyle(color="red", bold=True),
@@ -95,13 +96,14 @@ class TopApp(App[None]):
             super().__init__()
             self.text = text
 
-    def __init__(self, poller: Poller, state: State, look: Look = Look()) -> None:  # noqa: B008
+    def __init__(self, poller: Poller, state: State, look: Look = COLOURED) -> None:
         super().__init__(driver_class=Terminal, ansi_color=True)
         self.animation_level = "none"
         self.state, self.look = state, look
         self.frame: Frame | None = None
         self.drawn: Drawn | None = None
         self._message = ""
+        self._late = 0.0  # for how long an answer has been outstanding, if it is late
         self.canvas = Canvas()
         self.poller = poller
 
@@ -110,8 +112,9 @@ class TopApp(App[None]):
         return [self.canvas]
 
     def on_mount(self) -> None:
-        """Take the frames."""
+        """Take the frames, and look from time to time whether they still come."""
         self.app_resume_signal.subscribe(self, lambda _: self._redraw())
+        self.set_interval(_LATE_SECONDS, self._look_at_poller)
         self.poller.send_to(lambda frame: self.post_message(self.Framed(frame)))
 
     def on_unmount(self) -> None:
@@ -125,8 +128,14 @@ class TopApp(App[None]):
     def on_top_app_framed(self, message: Framed) -> None:
         """Draw a frame. A paused screen takes only what it asked for."""
         message.stop()
-        self.frame = message.frame
+        self.frame, self._late = message.frame, 0.0
         self._draw()
+
+    def _look_at_poller(self) -> None:
+        before, waits = self._late, self.poller.waits()
+        self._late = waits if waits >= _LATE_SECONDS else 0.0
+        if self._late or before:
+            self._draw()
 
     def on_top_app_said(self, message: Said) -> None:
         """Show what an action did."""
@@ -162,7 +171,7 @@ class TopApp(App[None]):
 
     def _draw(self, size: Size | None = None) -> None:
         width, height = size or self.size
-        self.drawn = draw(self.state, self.frame, Cells(width, height), self.look, self._message)
+        self.drawn = draw(self.state, self.frame, Cells(width, height), self.look, self._message, self._late)
         self.state = settled(self.state, self.drawn.shown.lists)
         self.canvas.show(list(self.drawn.lines))
         self.poller.want(self.state, self.drawn.trends)

@@ -44,5 +44,6 @@ def screens(
         yield [lines.text(each).rstrip(" ") for each in drawn.lines]
         if number == count:
             return
-        due = max(due + state.interval, time.monotonic())
-        time.sleep(due - time.monotonic())
+        now = time.monotonic()
+        due = max(due + state.interval, now)
+        time.sleep(due - now)

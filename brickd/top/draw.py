@@ -19,7 +19,7 @@ from brickd.top import panels
 from brickd.top.keys import help_lines
 from brickd.top.lines import Line, fitted, joined, line, painted, styled
 from brickd.top.list_block import Block, block, title
-from brickd.top.panels import Look
+from brickd.top.panels import COLOURED, Look
 from brickd.top.poll import Frame, KeptAnswer
 from brickd.top.state import ListName, OnScreen, ShownList, State
 from brickd.top.upper import upper
@@ -53,12 +53,29 @@ class Drawn(NamedTuple):
     trends: Sequence[str] = ()
 
 
-def draw(state: State, frame: Frame | None, size: Cells, look: Look = Look(), message: str = "") -> Drawn:  # noqa: B008
-    """Draw the screen. `message` says what the newest key did; it is shown instead of the keys."""
+def draw(
+    state: State,
+    frame: Frame | None,
+    size: Cells,
+    look: Look = COLOURED,
+    message: str = "",
+    late: float = 0.0,
+) -> Drawn:
+    """Draw the screen.
+
+    Args:
+        state: what the operator chose.
+        frame: the newest documents; None before the first ones.
+        size: the size of the screen.
+        look: how it looks.
+        message: what the newest key did; it is shown instead of the keys.
+        late: for how many seconds an answer has been outstanding; 0 if it is not late.
+    """
+    waits = [line(escape.text(f"~ no answer for {units.duration(late * 1e9)}", size.width), "yellow")] if late else []
     if frame is None:
-        waiting = [line(_TITLE, "title"), line("asking for the first answer …")]
+        waiting = [line(_TITLE, "title"), *(waits or [line("asking for the first answer …")])]
         return Drawn(_page(waiting, line("q quit"), size), OnScreen({}))
-    above = [_header(state, frame, size.width), *_notices(state, frame, size.width)]
+    above = [_header(state, frame, size.width), *(waits or _notices(state, frame, size.width))]
     below = _footer(state, message, size.width)
     document = frame.status.document
     lists: dict[ListName, ShownList] = {}

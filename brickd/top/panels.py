@@ -42,6 +42,9 @@ class Look(NamedTuple):
     ascii_only: bool = False
 
 
+COLOURED = Look()
+
+
 class PanelRow(NamedTuple):
     """A row of a panel: its painted text, and its subject; None if the row has none."""
 

@@ -180,6 +180,7 @@ class Poller:
         self._newest: Frame | None = None
         self._state, self._trends = state, tuple[str, ...]()
         self._changed, self._ends = threading.Condition(), False
+        self._began: float | None = None  # when the thread began to ask; None while it rests
         self._wanted = True  # whether an answer is wanted before the next tick
         self._lacks = False  # whether other histories are wanted
         self._thread = threading.Thread(target=self._run, name="brickd-top", daemon=True)
@@ -205,6 +206,11 @@ class Poller:
             if self._wanted or self._lacks:
                 self._changed.notify()
 
+    def waits(self) -> float:
+        """Return for how many seconds the thread has been waiting for answers."""
+        began = self._began
+        return 0.0 if began is None else time.monotonic() - began
+
     def end(self) -> None:
         """End the thread after its current request. It is not waited for: a request may last some seconds."""
         with self._changed:
@@ -221,6 +227,7 @@ class Poller:
                     return
                 wanted, self._wanted, self._lacks = self._wanted, False, False
                 state, trends = self._state, self._trends
+                self._began = time.monotonic()
             tick = not state.paused and time.monotonic() >= due
             if wanted or tick:
                 self._send(self._asker.frame(state, trends, tick=tick))
@@ -230,6 +237,7 @@ class Poller:
                 trends = self._trends  # those of the frame that was sent, if it was drawn already
             if not self._wanted:
                 self._send(self._asker.more(state, trends))
+            self._began = None
 
     def _rest(self, due: float) -> float:
         """Return how many seconds the thread waits if the operator does nothing."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 
+import pytest
 from faults import Start
+from running import running
 from timed_recordings import timed
 from verbs import SPANS, started
 
@@ -47,6 +50,7 @@ class Failing(LiveSource):
     error: Exception | None = None
 
     def __init__(self) -> None:
+        super().__init__()
         self.asked: list[str] = []
         self.history_asked = threading.Event()
 
@@ -162,3 +166,20 @@ def test_a_recording_is_not_asked_again_at_the_interval(worker: Start, tmp_path:
         poller.want(State(interval=0.001, cursor=1.0), ("api",))
         found = until(frames, lambda frame: frame.state.cursor == 1.0)
         assert found.status is not first.status
+
+
+@pytest.mark.ci
+def test_a_silent_daemon_is_asked_once_and_shared_memory_read_instead(worker: Start) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    with running() as daemon:
+        asker = Asker(LiveSource())
+        assert asker.frame(State(), ()).status.words == ()
+        with daemon.stopped():
+            began = time.monotonic()
+            frame = asker.frame(State(), ())
+            assert time.monotonic() - began < 9  # a request waits for 5 s; the second one is not sent
+            assert frame.status.words == frame.panel.words
+            assert "does not answer; shared memory is read instead" in frame.status.words[0]
+            assert frame.panel.document is not None
+            asker.frame(State(panel="tree"), ())
+            assert time.monotonic() - began < 9

@@ -11,14 +11,14 @@ from made_up_workers import HOSTILE
 from running import running
 from serving import Daemon
 from timed_recordings import TIMES, timed
-from top_screens import Top
+from top_screens import PLAIN, Top
 from verbs import LOSING, SPANS, brickd, started
 
 from brickd.base.units import NO_WORKERS
 from brickd.shm.segment import open_segment
 from brickd.shm.segment_files import find
 from brickd.top import lines
-from brickd.top.draw import Cells
+from brickd.top.draw import Cells, draw
 from brickd.top.panels import PANELS
 from brickd.top.poll import Asker
 from brickd.top.source import LiveSource, opened
@@ -140,6 +140,7 @@ def test_the_help_is_shown_over_the_panel(worker: Start) -> None:
     assert "keys" not in top.press("?")
 
 
+@pytest.mark.ci
 def test_the_screen_goes_on_without_its_daemon_and_with_a_new_one(worker: Start) -> None:
     started(worker, BRICKD_SERVICE="api")
     with running() as daemon:
@@ -170,7 +171,6 @@ def test_an_error_keeps_the_last_data_and_says_how_old_it_is(worker: Start, pref
     assert any(line.startswith("norm") for line in top.lines)
 
 
-@pytest.mark.ci
 def test_a_past_time_shows_events_for_a_panel_without_a_past(worker: Start, daemon: Daemon) -> None:
     started(worker, BRICKD_SERVICE="api")
     top = Top(state=State(panel="stragglers"))
@@ -180,6 +180,8 @@ def test_a_past_time_shows_events_for_a_panel_without_a_past(worker: Start, daem
     assert screen[1].startswith("! nothing is kept of")
     assert "~ stragglers has no past: these are the events until then" in screen
     assert "> EVENTS" in screen
+    assert "no event until this time" in screen
+    assert any("api/0 was found" in line for line in Top(state=State(panel="events")).lines)
     top.frame = top.frame._replace(status=top.frame.status._replace(error=None))
     top.draw()
     assert top.lines[1].startswith("~ workers and problems are those of now")
@@ -262,3 +264,14 @@ def test_a_frame_of_a_recording_is_asked_for_once(worker: Start, tmp_path: Path)
         assert asker.frame(State(panel="tree"), ["api"]).panel is not first.panel
         assert asker.frame(State(cursor=1.0), []).histories == {}
         assert not asker.is_complete(["api"])
+
+
+def test_a_late_answer_is_called_late(worker: Start) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    top = Top()
+    late = draw(top.state, top.frame, Cells(80, 24), PLAIN, late=6.0)
+    assert lines.text(late.lines[1]) == "~ no answer for 6.0 s"
+    assert len(late.lines) == 24
+    first = draw(State(), None, Cells(80, 24), PLAIN, late=6.0)
+    assert [lines.text(line).strip() for line in first.lines[:2]] == ["brickd top", "~ no answer for 6.0 s"]
+    assert lines.text(draw(State(), None, Cells(80, 24), PLAIN).lines[1]) == "asking for the first answer …"
