@@ -69,7 +69,9 @@ def emit(document: Document, output: str, *, table: Callable[[Screen], Iterable[
     elements = [document] if rows is None else document[rows]
     match output:
         case "json":
-            sys.stdout.write(_json(document, indent=2) + "\n")
+            from brickd.base.indented_json import indented
+
+            sys.stdout.write(indented(document) + "\n")
         case "jsonl":
             sys.stdout.writelines(_json(element) + "\n" for element in elements)
         case "csv":
@@ -105,8 +107,7 @@ def _cell(value: Any) -> str:
     return escape.csv_cell(value) if isinstance(value, str) else _json(value)
 
 
-def _json(value: Any, indent: int | None = None) -> str:
+def _json(value: Any) -> str:
     import json
 
-    separators = (",", ":") if indent is None else None
-    return json.dumps(value, indent=indent, separators=separators, ensure_ascii=True, allow_nan=False)
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
