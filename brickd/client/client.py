@@ -83,6 +83,8 @@ class Asked:
 
     def document(self) -> dict[str, Any]:
         """Read the document of the answer; raise NoAnswer, TurnedAway, or the error in the answer."""
+        import json  # noqa: F401  (loading it takes 4 ms, in which the daemon already works)
+
         with self._read() as file:
             _, length = _head(file)
             return self._judged(_body(file, length))
