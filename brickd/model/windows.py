@@ -20,7 +20,6 @@ from brickd.model.workers import Worker
 from brickd.shm import _reader
 from brickd.shm.memory_budget import MIB, kept_of, packed_size
 from brickd.shm.reading_sums import same_rows
-from brickd.shm.segment_codec import compact
 from brickd.shm.segment_copy import Reading
 
 SLOTS = 6
@@ -69,11 +68,11 @@ class Windows:
             return None
         began = min(snapshots, key=lambda each: abs(now_ns - each.now_ns - length_ns))
         workers = since(snapshots[snapshots.index(began) :], of)
-        return Window([each._replace(reading=compact(each.reading)) for each in workers], now_ns - began.now_ns)
+        return Window(list(workers), now_ns - began.now_ns)
 
 
 def since(began: Sequence[Snapshot], of: Iterable[Worker]) -> Iterator[Worker]:
-    """Yield the workers with their work since the first of these snapshots. Their summaries are unpacked.
+    """Yield the workers with their work since the first of these snapshots.
 
     If that snapshot does not have a worker's totals, the work counts from the next snapshot that has them. Unknown
     workers are omitted.
@@ -145,7 +144,7 @@ def _without(reading: Reading, bases: Iterable[Reading]) -> Reading:
         rows = _rows(base, reading)
         summaries.subtract(base.summaries, rows)
         latency.subtract(base.latency, rows[: len(base.latency) // _reader.SUMMARY_BYTES])
-    return replace(reading, summaries=summaries.tobytes(), latency=latency.tobytes())
+    return replace(reading, summaries=summaries.packed(), latency=latency.packed())
 
 
 def _rows(of: Reading, within: Reading) -> array[int]:

@@ -161,11 +161,8 @@ class Account:
             reading = segment.read()
             if why := budget.grown(segment.uid, cost_of(extent).kept, _kept(reading)):
                 raise SegmentOverBudget(segment.name, why)
-            # Pack the reading, because several surveys keep the readings of all segments at the same time. From now on,
-            # it is charged with its packed size.
-            packed = _reader.Packed(reading.summaries)
-            budget.freed(segment.uid, len(reading.summaries) - packed_size(packed))
-            reading = replace(reading, summaries=packed)
+            # From now on, the reading is charged with its packed size.
+            budget.freed(segment.uid, len(reading.summaries) - packed_size(reading.summaries))
             self._last, self._last_ns = (reading if seldom else None), now_ns
             return reading
         return replace(self._last, pid=segment.worker())

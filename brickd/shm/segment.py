@@ -180,13 +180,18 @@ class Segment(SegmentFile):
         return Identity(self.name, self.header, self.worker())
 
     def read(self) -> Reading:
-        """Copy everything except the rings."""
+        """Copy everything except the rings.
+
+        The summaries are packed, because several surveys keep the readings of all segments at the same time.
+        """
         with _refusing(self.name):
             pid = self.worker()
             summaries, odd, moving = self._copier.summaries()
             # Paths are read after summaries, and names after paths and sites, so that each summary has a path, and each
             # path and site has a name. In an invalid segment, there may be fewer paths than summaries.
             paths = self._copier.paths()[: len(summaries) // _reader.SUMMARY_BYTES]
+            if len(paths) * _reader.SUMMARY_BYTES < len(summaries):
+                summaries = _reader.Packed(memoryview(summaries)[: len(paths) * _reader.SUMMARY_BYTES])
             sites = _sites(tuple(self._copier.sites()))
             names = self._copier.names()
             tick_ns, now_ticks = self.now()
@@ -199,7 +204,7 @@ class Segment(SegmentFile):
                 lanes=self._copier.lanes(),
                 names=names,
                 paths=_paths(paths),
-                summaries=summaries[: len(paths) * _reader.SUMMARY_BYTES],
+                summaries=summaries,
                 odd=odd,
                 moving=moving,
                 tick_ns=tick_ns,

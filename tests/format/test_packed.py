@@ -102,6 +102,21 @@ def test_a_memoryview_keeps_the_unpacked_bytes_alive() -> None:
     assert seen.readonly
 
 
+def test_unpacked_arrays_that_are_in_use_do_not_share_memory() -> None:
+    tables = []
+    for number, count in enumerate((300, 20, 80, 1_000, 20, 400), 1):  # 1,000 summaries take more memory than is kept
+        table = bytearray(count * _reader.SUMMARY_BYTES)
+        table[:: _reader.SUMMARY_BYTES] = count * bytes([number])
+        tables.append(bytes(table))
+    packed = [Packed(table) for table in tables]
+    for _ in range(3):  # from the second time on, memory is used again
+        seen = [memoryview(each) for each in packed]
+        assert [each == table for each, table in zip(seen, tables, strict=True)] == [True] * len(tables)
+        for each in seen:
+            each.release()
+        assert [Summaries(each).tobytes() for each in packed] == tables
+
+
 def test_summaries_are_packed_again_only_after_an_addition() -> None:
     ours = Summaries()
     ours.add(3, 9, 1, 2)

@@ -67,7 +67,8 @@ def _segment() -> object:
         made.path(0, _reader.UNIT_TICKS)
         made.add(0, "span", _SPAN)
         of = _reader.SegmentCopier(made.fd)
-        tables = of.names(), of.paths(), of.sites(), of.lanes(), of.summaries(), of.summaries(0), of.ring(0, False)
+        summaries = [bytes(of.summaries(*lane)[0]) for lane in ((), (0,))]
+        tables = of.names(), of.paths(), of.sites(), of.lanes(), summaries, of.ring(0, False)
         return of.header(), of.process(), of.control(), of.extent(), of.sums(), tables
 
 

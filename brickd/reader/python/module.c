@@ -313,13 +313,21 @@ static int reader_clear(PyObject *module)
     return 0;
 }
 
+static void reader_free(void *module)
+{
+    reader_clear(module);
+    struct reader_state *state = PyModule_GetState(module);
+    if (state != NULL)
+        scratch_clear(state);
+}
+
 static PyModuleDef_Slot reader_slots[] = {
     {Py_mod_exec, reader_exec},
     {0, NULL},
 };
 static struct PyModuleDef reader_module = {
     PyModuleDef_HEAD_INIT, "brickd.shm._reader", "Copies segments and adds up their contents.", sizeof(struct reader_state),
-    reader_methods, reader_slots, reader_traverse, reader_clear, NULL,
+    reader_methods, reader_slots, reader_traverse, reader_clear, reader_free,
 };
 
 PyMODINIT_FUNC PyInit__reader(void) { return PyModuleDef_Init(&reader_module); }

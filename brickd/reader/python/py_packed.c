@@ -36,17 +36,18 @@ Py_ssize_t summaries_in(const Py_buffer *buffer)
     return -1;
 }
 
-PyObject *packed_of(PyTypeObject *type, const struct brick_summary *summaries, Py_ssize_t count)
+PyObject *packed_of(struct reader_state *state, const struct brick_summary *summaries, Py_ssize_t count)
 {
-    size_t words = (size_t)count * WORDS;
+    size_t words = (size_t)count * WORDS, room = words * BRICK_PACKED_MAX;
     if (count > ROWS_MAX)
         return PyErr_Format(PyExc_ValueError, "%zd summaries, expected at most %lld", count, (long long)ROWS_MAX);
-    PyObject *form = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(words * BRICK_PACKED_MAX));
-    if (form == NULL)
+    uint8_t *packed = scratch_take(state, room);
+    if (packed == NULL)
         return NULL;
-    size_t size = brick_pack((const uint64_t *)(const void *)summaries, words, (uint8_t *)PyBytes_AS_STRING(form));
-    _PyBytes_Resize(&form, (Py_ssize_t)size); /* on failure, this is NULL with an exception */
-    return packed_with(type, form, count);
+    size_t size = brick_pack((const uint64_t *)(const void *)summaries, words, packed);
+    PyObject *form = PyBytes_FromStringAndSize((const char *)packed, (Py_ssize_t)size);
+    scratch_give(state, packed, room);
+    return packed_with(state->packed, form, count);
 }
 
 static PyObject *packed_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
@@ -56,7 +57,7 @@ static PyObject *packed_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "y*:Packed", names, &bytes))
         return NULL;
     Py_ssize_t count = summaries_in(&bytes);
-    PyObject *packed = count >= 0 ? packed_of(type, bytes.buf, count) : NULL;
+    PyObject *packed = count >= 0 ? packed_of(PyType_GetModuleState(type), bytes.buf, count) : NULL;
     PyBuffer_Release(&bytes);
     return packed;
 }
@@ -83,25 +84,33 @@ static PyObject *packed_form(PyObject *self, PyObject *unused) { return Py_NewRe
 
 static Py_ssize_t packed_length(PyObject *self) { return ((Packed *)self)->rows * (Py_ssize_t)sizeof(struct brick_summary); }
 
+void packed_unpack(PyObject *self, struct brick_summary *into)
+{
+    const PyObject *form = ((Packed *)self)->form;
+    brick_unpack((const uint8_t *)PyBytes_AS_STRING(form), (size_t)PyBytes_GET_SIZE(form), (uint64_t *)(void *)into);
+}
+
 static int packed_look(PyObject *self, Py_buffer *view, int flags)
 {
-    Packed *p = (Packed *)self;
-    void *rows = PyMem_Malloc((size_t)packed_length(self));
+    struct reader_state *state = PyType_GetModuleState(Py_TYPE(self));
+    void *rows = scratch_take(state, (size_t)packed_length(self));
     if (rows == NULL) {
         view->obj = NULL;
-        PyErr_NoMemory();
         return -1;
     }
-    brick_unpack((const uint8_t *)PyBytes_AS_STRING(p->form), (size_t)PyBytes_GET_SIZE(p->form), rows);
+    packed_unpack(self, rows);
     if (PyBuffer_FillInfo(view, self, rows, packed_length(self), 1, flags) != 0) {
-        PyMem_Free(rows);
+        scratch_give(state, rows, (size_t)packed_length(self));
         return -1;
     }
     view->internal = rows;
     return 0;
 }
 
-static void packed_look_away(PyObject *self, Py_buffer *view) { PyMem_Free(view->internal); }
+static void packed_look_away(PyObject *self, Py_buffer *view)
+{
+    scratch_give(PyType_GetModuleState(Py_TYPE(self)), view->internal, (size_t)packed_length(self));
+}
 
 static PyObject *packed_compare(PyObject *self, PyObject *other, int how)
 {

@@ -288,13 +288,13 @@ static PyObject *segment_summaries(PyObject *self, PyObject *args)
         PyErr_Format(PyExc_IndexError, "lane %d of %u", only, lanes);
         return NULL;
     }
-    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(paths * sizeof(struct brick_summary)));
+    struct reader_state *state = PyType_GetModuleState(Py_TYPE(self));
     struct brick_lane *lines;
-    if (bytes == NULL || !read_lines(s, &lines, NULL)) {
-        Py_XDECREF(bytes);
+    struct brick_summary *into = scratch_take(state, paths * sizeof *into);
+    if (into == NULL || !read_lines(s, &lines, NULL)) {
+        scratch_give(state, into, paths * sizeof *into);
         return NULL;
     }
-    struct brick_summary *into = (struct brick_summary *)(void *)PyBytes_AS_STRING(bytes);
     struct brick_doubt doubt = {0, 0};
     int whole = 1;
     Py_BEGIN_ALLOW_THREADS
@@ -305,11 +305,10 @@ static PyObject *segment_summaries(PyObject *self, PyObject *args)
     whole = whole && brick_reader_whole(&s->reader);
     Py_END_ALLOW_THREADS
     PyMem_Free(lines);
-    if (!whole) {
-        Py_DECREF(bytes);
-        return refused(s);
-    }
-    return Py_BuildValue("(NKK)", bytes, (unsigned long long)doubt.odd, (unsigned long long)doubt.moving);
+    PyObject *packed = whole ? packed_of(state, into, paths) : refused(s);
+    scratch_give(state, into, paths * sizeof *into);
+    return packed == NULL ? NULL
+                          : Py_BuildValue("(NKK)", packed, (unsigned long long)doubt.odd, (unsigned long long)doubt.moving);
 }
 
 static PyObject *segment_ring(PyObject *self, PyObject *args)
@@ -356,7 +355,7 @@ static PyMethodDef segment_methods[] = {
      "[(parent or -1, name, layer or -1, unit), or None if the path is not ready]."},
     {"sites", segment_sites, METH_NOARGS, "[(name, layer or -1, unit), or None if the site is not ready]."},
     {"summaries", segment_summaries, METH_VARARGS,
-     "(array of summaries, how many were left half-written, how many changed during each copy)."},
+     "(a Packed of the summaries, how many were left half-written, how many changed during each copy)."},
     {"ring", segment_ring, METH_VARARGS, "(position of the first slot, slots)."},
     {NULL, NULL, 0, NULL},
 };

@@ -15,11 +15,14 @@ static int grow(Summaries *s, Py_ssize_t count)
 {
     if (count <= s->count)
         return 1;
-    struct brick_summary *more = PyMem_Realloc(s->summaries, (size_t)count * sizeof *more);
-    if (more == NULL) {
+    const size_t bytes = (size_t)count * sizeof *s->summaries;
+    struct brick_summary *more;
+    if (s->summaries == NULL)
+        more = scratch_take(PyType_GetModuleState(Py_TYPE(s)), bytes);
+    else if ((more = PyMem_Realloc(s->summaries, bytes)) == NULL)
         PyErr_NoMemory();
+    if (more == NULL)
         return 0;
-    }
     memset(more + s->count, 0, (size_t)(count - s->count) * sizeof *more);
     s->summaries = more;
     s->count = count;
@@ -29,17 +32,27 @@ static int grow(Summaries *s, Py_ssize_t count)
 static PyObject *summaries_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"bytes", NULL};
+    const struct reader_state *state = PyType_GetModuleState(type);
+    PyObject *given = NULL;
     Py_buffer bytes = {.buf = NULL, .len = 0};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|y*:Summaries", names, &bytes))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O:Summaries", names, &given))
+        return NULL;
+    const int packed = given != NULL && Py_IS_TYPE(given, state->packed);
+    if (packed)
+        bytes.len = PyObject_Length(given);
+    else if (given != NULL && PyObject_GetBuffer(given, &bytes, PyBUF_SIMPLE) != 0)
         return NULL;
     Py_ssize_t count = summaries_in(&bytes);
     Summaries *s = count >= 0 ? (Summaries *)type->tp_alloc(type, 0) : NULL;
     if (s != NULL && !grow(s, count))
         Py_CLEAR(s);
-    const struct brick_summary *summary = bytes.buf;
+    if (s != NULL && packed)
+        packed_unpack(given, s->summaries);
+    else if (s != NULL && bytes.len > 0)
+        memcpy(s->summaries, bytes.buf, (size_t)bytes.len);
     for (Py_ssize_t i = 0; s != NULL && i < count; i++) /* a summary without spans becomes zeros */
-        if (summary[i].count != 0)
-            s->summaries[i] = summary[i];
+        if (s->summaries[i].count == 0)
+            s->summaries[i] = (struct brick_summary){0};
     if (bytes.buf != NULL)
         PyBuffer_Release(&bytes);
     return (PyObject *)s;
@@ -47,8 +60,9 @@ static PyObject *summaries_new(PyTypeObject *type, PyObject *args, PyObject *key
 
 static void summaries_dealloc(PyObject *self)
 {
-    PyMem_Free(((Summaries *)self)->summaries);
-    Py_XDECREF(((Summaries *)self)->packed);
+    Summaries *s = (Summaries *)self;
+    scratch_give(PyType_GetModuleState(Py_TYPE(self)), s->summaries, (size_t)s->count * sizeof *s->summaries);
+    Py_XDECREF(s->packed);
     plain_dealloc(self);
 }
 
@@ -143,7 +157,7 @@ static PyObject *summaries_packed(PyObject *self, PyObject *unused)
     Summaries *s = (Summaries *)self;
     if (s->packed == NULL) {
         struct reader_state *state = PyType_GetModuleState(Py_TYPE(self));
-        s->packed = packed_of(state->packed, s->summaries, s->count);
+        s->packed = packed_of(state, s->summaries, s->count);
     }
     return Py_XNewRef(s->packed);
 }

@@ -61,10 +61,24 @@ struct table_rows {
     PyObject *bytes, *rows;
 };
 
+/* A block of memory that is not in use; `memory` is NULL if there is none. */
+struct scratch {
+    void *memory;
+    size_t bytes;
+};
+enum { SCRATCH_BLOCKS = 4 };
+
 struct reader_state {
     PyTypeObject *drain, *packed, *spool;
     struct table_rows tables[BRICK_TABLES];
+    struct scratch scratch[SCRATCH_BLOCKS];
 };
+
+/* Returns a block for large temporary data: a kept one, or a new one. On failure, returns NULL with an exception. */
+void *scratch_take(struct reader_state *state, size_t bytes);
+/* Keeps a block for the next caller, or frees it. `bytes` is at most the size with which it was taken or allocated. */
+void scratch_give(struct reader_state *state, void *memory, size_t bytes);
+void scratch_clear(struct reader_state *state);
 
 /* Returns a struct as a dictionary, without the struct's reserved fields. */
 PyObject *unpacked(const char *record, const void *bytes);
@@ -104,6 +118,8 @@ int pieces_of(const Py_buffer *text, const Py_buffer *offsets, struct brick_piec
 
 /* Returns the number of summaries in a buffer, or -1 with an exception on failure. */
 Py_ssize_t summaries_in(const Py_buffer *buffer);
-PyObject *packed_of(PyTypeObject *type, const struct brick_summary *summaries, Py_ssize_t count);
+PyObject *packed_of(struct reader_state *state, const struct brick_summary *summaries, Py_ssize_t count);
+/* Unpacks the summaries of a Packed. `into` must have room for its length in bytes. */
+void packed_unpack(PyObject *packed, struct brick_summary *into);
 
 #endif
