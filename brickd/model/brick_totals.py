@@ -126,9 +126,12 @@ def _launched(
 ) -> dict[tuple[str, str | int | None], _Launched]:
     """Return the launches of each kernel, keyed by name and group."""
     fold: SummaryFold[tuple[str, str | int | None, int]] = SummaryFold(marks=True)
+    launching: dict[int, bool] = {}  # by the id of the table of paths: most workers of a service have the same one
     for worker in workers:
-        reading = worker.reading
-        if any(path is not None and path.unit == _reader.UNIT_LAUNCHED for path in reading.paths):
+        reading, table = worker.reading, id(worker.reading.paths)
+        if table not in launching:
+            launching[table] = any(path is not None and path.unit == _reader.UNIT_LAUNCHED for path in reading.paths)
+        if launching[table]:
             key_of, group = _keyed(worker, by, categories)
             fold.add(reading, _with_unit(key_of), group)
     rows = {key: fold.row(number) for number, key in enumerate(fold.keys)}

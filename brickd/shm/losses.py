@@ -8,6 +8,7 @@ exceeds the agent's limit. If several losses of a worker suggest the same settin
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -69,18 +70,18 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
         found.append(Loss("clock", text, spans=True, amount=ledger.rejected["clock"]))
     tables = (("names", process["names"], header["names"]), ("paths", process["paths"], header["paths"]))
     full = [(what, room) for what, used, room in tables if used >= room]
-    needs = table_needs(reading, ledger)
+    needs = functools.cache(lambda: table_needs(reading, ledger))  # most workers have no full table
     if full:
         rooms = " or ".join(f"{room:,} {what}" for what, room in full)
         text = f"spans counted as 'other': the worker needs more than {rooms}"
-        found.append(_loss_of("tables", text, needs, ("names", "paths")))
+        found.append(_loss_of("tables", text, needs(), ("names", "paths")))
     elif process["names_refused"]:
         names, room = plural(process["names_refused"], "name"), header["names"]
         marks = f", half of the {room:,} names were used (the limit for marks)" if process["names"] >= room // 2 else ""
         text = f"{names} recorded as 'other': a name was empty{marks}, or there was no memory"
         found.append(Loss("names", text, amount=process["names_refused"]))
     if refused := ledger.marks["refused"]:
-        found.append(_without_mark(reading, refused, needs))
+        found.append(_without_mark(reading, refused, needs()))
     if amounts := sum(n * lane["amounts"] for lane, _, n in reading.alike()):
         right = "check elements, bytes, layers, durations, ids and scopes (BRICKD_STRICT=1 raises)"
         text = f"{plural(amounts, 'wrong argument')} not recorded: {right}"
@@ -89,7 +90,7 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
         text = f"{plural(dropped, 'single span')} dropped; the totals are complete"
         found.append(Loss("details", text, amount=dropped))
     if refused := process["sites_refused"]:
-        found.append(_without_site(reading, refused, needs))
+        found.append(_without_site(reading, refused, needs()))
     if unreadable := process["tensors_refused"]:
         text = f"{plural(unreadable, 'tensor')} could not be read: on a device, or of a type that has no fingerprint"
         found.append(Loss("tensors", text, amount=unreadable))
@@ -98,7 +99,7 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
         found.append(Loss("sources", f"{plural(untold, 'source')} not sent: {most}", amount=untold))
     if starts := _starts_without_path(reading) if full else 0:
         text = f"{plural(starts, 'deferred start')} dropped: a table had no room for the name or the path of the brick"
-        found.append(_loss_of("deferred", text, needs, ("names", "paths"), starts))
+        found.append(_loss_of("deferred", text, needs(), ("names", "paths"), starts))
     without = {_reader.KIND_CHECKED: refused, _reader.KIND_SOURCE: untold, _reader.KIND_DEFER: starts}
     events = ledger.events_dropped - Counter({records.kind_name(kind): n for kind, n in without.items()})
     if dropped := events.total():

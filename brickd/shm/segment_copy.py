@@ -6,6 +6,7 @@ Must not know: files, how a segment is read, how numbers are shown.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
@@ -203,6 +204,7 @@ def begins(took: int) -> str:
     return took.to_bytes(8, "little").hex() if took else ""
 
 
+@functools.lru_cache(maxsize=1_024)
 def label(text: bytes) -> str:
-    """Return the text in a field of fixed size."""
+    """Return the text in a field of fixed size. An answer asks for each worker's service many times."""
     return text.split(b"\0", 1)[0].decode("utf-8", "replace")

@@ -14,6 +14,7 @@ from verbs import brickd, document, sheet, started
 from brickd.model.brick_totals import bricks, names_in
 from brickd.model.summary_fold import SummaryFold
 from brickd.query.queries import By
+from brickd.shm import _reader
 
 SPANS = """
 norm, gemm = brick.brick("norm", "norm"), brick.brick("gemm", "ffn")
@@ -209,6 +210,17 @@ def test_a_worker_without_spans_has_no_bricks(worker: Start) -> None:
     started(worker, "brick.init()\npause()")
     assert brickd("bricks").stdout == "no spans yet\n"
     assert document("bricks")["bricks"] == []
+
+
+def test_launches_count_whichever_of_several_workers_makes_them() -> None:
+    silent, launching = MadeUp(), MadeUp()
+    silent.begin("norm")
+    silent.spend(3)
+    silent.end()
+    launching.give("gemm", 10)
+    launching.mark("gemm", _reader.UNIT_LAUNCHED, size_bytes=7)
+    for made in ([silent, launching], [launching, silent]):
+        assert {brick.name: brick.row["bytes"] for brick in bricks(named(made))} == {"norm": 0, "gemm": 7}
 
 
 def test_a_recursive_brick_has_its_own_time_while_the_outermost_span_is_open(worker: Start) -> None:
