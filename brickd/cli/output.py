@@ -69,9 +69,7 @@ def emit(document: Document, output: str, *, table: Callable[[Screen], Iterable[
     elements = [document] if rows is None else document[rows]
     match output:
         case "json":
-            from brickd.base.indented_json import indented
-
-            sys.stdout.write(indented(document) + "\n")
+            sys.stdout.write(_json(document, indent=2) + "\n")
         case "jsonl":
             sys.stdout.writelines(_json(element) + "\n" for element in elements)
         case "csv":
@@ -107,7 +105,8 @@ def _cell(value: Any) -> str:
     return escape.csv_cell(value) if isinstance(value, str) else _json(value)
 
 
-def _json(value: Any) -> str:
+def _json(value: Any, indent: int | None = None) -> str:
     import json
 
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    separators = (",", ":") if indent is None else None
+    return json.dumps(value, indent=indent, separators=separators, ensure_ascii=True, allow_nan=False)
