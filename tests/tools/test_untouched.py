@@ -17,7 +17,7 @@ from test_removed_machine import RemovedMachine
 from untouched import Places, Untouched, users_places
 
 from brickd.base.paths import runtime
-from brickd.cli import demo
+from brickd.demo import processes
 from brickd.shm import _reader
 from brickd.shm.segment_files import find
 from brickd.shm.segment_files import prefix as configured
@@ -37,7 +37,7 @@ def test_no_prefix_of_the_tests_begins_with_the_default_one(prefix: str) -> None
 
 
 def test_the_prefix_of_the_demo_does_not_begin_with_the_default_one() -> None:
-    with within({}), demo._place():
+    with within({}), processes.place():
         assert not configured().startswith(_reader.PREFIX)
 
 
