@@ -1,7 +1,8 @@
 """The screen as text, one screen after another, without textual.
 
-Owns: when each screen is made. Must not know: where it is written. Invariant: a screen has all rows, and the same lines
-as on a terminal.
+Owns: when each screen is made, how a batch fails. Must not know: where it is written. Invariants: A screen has all
+rows, and the same lines as on a small terminal. A batch that cannot show its first screen fails like the verb `status`;
+after that, it continues, and the screens say what is wrong.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import itertools
 import time
 from collections.abc import Iterator
 
+from brickd.query.queries import StatusQuery
 from brickd.top import lines
 from brickd.top.draw import Cells, draw
 from brickd.top.panels import Look
 from brickd.top.poll import Asker
-from brickd.top.source import DocumentSource
+from brickd.top.source import DocumentSource, Request
 from brickd.top.state import State
 
 _ENDLESS_WIDTH = 200  # for a pipe: no line of a table is cut, unless a name is very long
@@ -31,12 +33,17 @@ def screens(
         count: the number of screens; None: without an end.
         width: the width of a line; None for a pipe.
         look: colours are never used.
+
+    Raises:
+        BrickdError: the first screen has no data, for example because no worker has one of the names.
     """
     asker, size = Asker(source), Cells(width or _ENDLESS_WIDTH, None)
     trends: tuple[str, ...] = ()
     due = time.monotonic()
     for number in itertools.count(1):
         frame = asker.frame(state, trends)
+        if number == 1 and frame.status.document is None:
+            source.answer(Request("status", StatusQuery(names=state.names)))  # raises the reason
         trends = tuple(draw(state, frame, size, look).trends)
         while (more := asker.more(state, trends)) is not None:
             frame = more

@@ -1,7 +1,8 @@
 """The lists above the panel: services and workers, problems, and on a large screen the ledger.
 
 Owns: how many lines each of them gets. Must not know: the open panel, the header. Invariants: The panel keeps a few
-lines on a screen of any height. The problems are next to the workers if there is room.
+lines on a screen of any height. The problems are next to the workers if there is room. A screen without a limit of
+lines has the whole text of each problem.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ class Upper(NamedTuple):
 
 def upper(state: State, frame: Frame, document: Document, width: int, room: int | None, look: panels.Look) -> Upper:
     """Return what is above the panel; `room` is the number of lines for all that and the panel, None is no limit."""
-    if width >= _WIDE and (room is None or room >= _HIGH):
+    if room is not None and width >= _WIDE and room >= _HIGH:
         return _side_by_side(state, frame, document, width, room, look)
     rows = worker_list.rows(document, state)
-    problems = _problem_rows(document, Screen(width, look.colour))
+    screen = Screen(width, look.colour)
+    problems = _whole_problems(document, screen) if room is None else _problem_rows(document, screen)
     low: int | None = None
     high: int | None = None
     if room is not None:
@@ -51,9 +53,7 @@ def upper(state: State, frame: Frame, document: Document, width: int, room: int 
     return Upper(workers.lines + under.lines, {**workers.lists, "problems": under.shown}, workers.trends)
 
 
-def _side_by_side(
-    state: State, frame: Frame, document: Document, width: int, room: int | None, look: panels.Look
-) -> Upper:
+def _side_by_side(state: State, frame: Frame, document: Document, width: int, room: int, look: panels.Look) -> Upper:
     left = (width - lines.width(line(_GAP))) // 2
     right = width - left - lines.width(line(_GAP))
     rows = worker_list.rows(document, state)
@@ -65,12 +65,10 @@ def _side_by_side(
         *(lines.styled(lines.painted(each), "bold") for each in ledger.head),
         *(lines.painted(each.text) for each in ledger.rows),
     ]
-    high = max(len(rows) + 1, len(problems) + 1 + len(beside))
-    if room is not None:
-        high = min(high, max(_WORKERS, room // 3))
-    workers = _workers(state, frame, rows, left, None if room is None else high, look)
+    high = min(max(len(rows) + 1, len(problems) + 1 + len(beside)), max(_WORKERS, room // 3))
+    workers = _workers(state, frame, rows, left, high, look)
     # the ledger keeps its title and the sum of all workers
-    found = block(state, "problems", problems, None if room is None else max(1, high - 1 - _LEAST_LEDGER))
+    found = block(state, "problems", problems, max(1, high - 1 - _LEAST_LEDGER))
     over = title(state, "problems", "PROBLEMS", found.shown, right)
     found_lines = [over, *(found.lines or [line("no problem", "green")]), *beside]
     lists = dict(workers.lists)
@@ -87,6 +85,17 @@ def _problem_rows(document: Document, screen: Screen) -> list[panels.PanelRow]:
     return [
         panels.PanelRow(screen.paint(escape.text(f"! {each['id']} {each['text']}", screen.width), "red"), each["id"])
         for each in document["problems"]
+    ]
+
+
+def _whole_problems(document: Document, screen: Screen) -> list[panels.PanelRow]:
+    """Return all lines of each problem, with the next command, as the verb `status` prints them."""
+    from brickd.screens import wording
+
+    return [
+        panels.PanelRow(each, problem["id"])
+        for problem in document["problems"]
+        for each in wording.problem(problem, screen)
     ]
 
 
