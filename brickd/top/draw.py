@@ -83,11 +83,14 @@ def draw(
     room = None if size.height is None else max(0, size.height - len(above) - 1)
     if document is not None:
         above_panel = upper(state, frame, document, size.width, room, look)
-        above, lists, trends = above + above_panel.lines, above_panel.lists, above_panel.trends
-        room = None if room is None else room - len(above_panel.lines)
+        trends = above_panel.trends
     if state.help:
-        above += [line("keys", "title"), *map(line, help_lines(size.width))]
+        keys = _help(state, size.width, room)
+        lists["help"] = keys.shown
+        above += keys.lines
     elif document is not None:
+        above, lists = above + above_panel.lines, above_panel.lists
+        room = None if room is None else room - len(above_panel.lines)
         panel = _panel(state, frame, document, size.width, room, look)
         lists["panel"] = panel.shown
         above += panel.lines
@@ -150,7 +153,7 @@ def _notices(state: State, frame: Frame, width: int) -> list[Line]:
     kept = frame.status
     now = frame.newest if not frame.recorded else kept.received
     if kept.error is not None:
-        age = f"; data of {units.duration((now - kept.received) * 1e9)} ago" if kept.document is not None else ""
+        age = f"; the data is {units.duration((now - kept.received) * 1e9)} old" if kept.document is not None else ""
         return [line(escape.text(f"! {kept.error}{age}", width), "red")]
     if frame.seconds > state.interval + _STALE_SECONDS:
         return [line(escape.text(f"~ slow: the answers took {units.duration(frame.seconds * 1e9)}", width), "yellow")]
@@ -163,8 +166,22 @@ def _footer(state: State, message: str, width: int) -> Line:
         return line(escape.text(f"filter: {state.filter}_", width), "bold")
     if message:
         return line(escape.text(message, width), "bold")
-    keys = "? help  q quit  tab list  enter choose  0-9 panel  s sort  / filter  p pause  x pick  d diff  ←→ time"
-    return line(escape.text(keys, width), "dim")
+    shown = next((shown for n in range(len(_KEYS), 0, -1) if len(shown := "  ".join(_KEYS[:n])) <= width), "")
+    return line(shown, "dim")
+
+
+# The most important ones first: a narrow screen has no room for the last ones.
+_KEYS = (
+    *("? help", "q quit", "tab list", "enter choose", "0-9 panel", "s sort", "/ filter", "p pause", "←→ time"),
+    *("x pick", "d diff"),
+)
+
+
+def _help(state: State, width: int, room: int | None) -> Block:
+    """Return the keys, which scroll like any list, in place of all other lists."""
+    rows = [panels.PanelRow(each) for each in help_lines(width)]
+    of = block(state, "help", rows, None if room is None else max(0, room - 1))
+    return Block([title(state, "help", "KEYS", of.shown, width), *of.lines], of.shown)
 
 
 # ---- the panel
@@ -190,7 +207,7 @@ def _content(
     kept = frame.status if panel.view is None else frame.panel
     notes: list[tuple[str, texts.Style]] = []
     if panel.name != state.panel:
-        notes.append((f"~ {state.panel} has no past: these are the events until then", "yellow"))
+        notes.append((f"~ {state.panel} cannot show a past time: these are the events until then", "yellow"))
     if kept.error is not None and panel.view is not None:
         notes.append((f"! {kept.error}{_age(kept, frame)}", "red"))
     asked = panels.shown(frame.state, recorded=frame.recorded)
@@ -209,7 +226,7 @@ def _content(
 def _age(kept: KeptAnswer, frame: Frame) -> str:
     if kept.document is None or frame.recorded:
         return ""
-    return f"; data of {units.duration((frame.newest - kept.received) * 1e9)} ago"
+    return f"; the data is {units.duration((frame.newest - kept.received) * 1e9)} old"
 
 
 def _panel_title(panel: panels.Panel, state: State, frame: Frame) -> str:

@@ -50,7 +50,7 @@ def _turning(seconds: float) -> Callable[[State, OnScreen], State]:
 
 KEYS: Sequence[Key] = (
     Key({"up": _moving(-1), "down": _moving(1), "k": _moving(-1), "j": _moving(1)}, "↑ ↓, k j", "select a row"),
-    Key({"pageup": _paging(-1), "pagedown": _paging(1)}, "PgUp PgDn", "select a row one screen further"),
+    Key({"pageup": _paging(-1), "pagedown": _paging(1)}, "PgUp PgDn", "select a row one screen above or below"),
     Key(
         {
             "home": lambda state, shown: states.to_end(state, shown, last=False),
@@ -64,11 +64,15 @@ KEYS: Sequence[Key] = (
             "tab": lambda state, shown: states.focused(state, shown, 1),
             "shift+tab": lambda state, shown: states.focused(state, shown, -1),
         },
-        "Tab",
-        "go to the next list: workers, problems, panel",
+        "Tab, Shift-Tab",
+        "go to the next or the previous list: workers, problems, panel",
     ),
     Key({"enter": states.entered}, "Enter", "show only the selected worker or service in the panel"),
-    Key({"escape": lambda state, shown: states.left(state)}, "Esc", "undo the newest choice"),
+    Key(
+        {"escape": lambda state, shown: states.left(state)},
+        "Esc",
+        "go one step back: drop the filter, the picked workers, the chosen worker, or the past time",
+    ),
     Key(
         {panel.key: _panel(name) for name, panel in PANELS.items() if panel.key.isdigit()},
         "0-9",
@@ -77,24 +81,28 @@ KEYS: Sequence[Key] = (
     Key(
         {"s": lambda state, shown: states.sorted_next(state, shown, list(ORDERS))},
         "s",
-        "sort the list by the next figure",
+        "sort the list by the next column",
     ),
     Key({"r": lambda state, shown: state._replace(reverse=not state.reverse)}, "r", "reverse the panel's order"),
-    Key({"o": lambda state, shown: states.over_next(state)}, "o", "totals of 10 s, of 60 s, or since the start"),
     Key(
-        {"/": lambda state, shown: state._replace(typing=True, focus="panel")},
+        {"o": lambda state, shown: states.over_next(state)}, "o", "show the totals of 10 s, of 60 s, or since the start"
+    ),
+    Key(
+        {"/": lambda state, shown: state._replace(typing=True, focus="panel", help=False)},
         "/",
-        "show only rows with a text; Enter keeps it, Esc drops it",
+        "type a text: the panel shows only rows with it; Esc ends this",
     ),
     Key(
         {"p": lambda state, shown: state._replace(paused=not state.paused)},
         "p",
-        "pause: keep the screen as it is; again: go on",
+        "pause the screen; again: continue",
     ),
     Key(
-        {"x": states.picked, "space": states.picked}, "x, Space", "pick the selected worker to compare it (at most two)"
+        {"x": states.picked, "space": states.picked},
+        "x, Space",
+        "pick the selected worker for a comparison; again: drop it",
     ),
-    Key({"d": lambda state, shown: states.compared(state)}, "d", "compare the two picked workers"),
+    Key({"d": lambda state, shown: states.compared(state)}, "d", "compare the two workers that are picked"),
     Key(
         {"left": _turning(-STEP), "right": _turning(STEP)},
         "← →",
@@ -113,11 +121,11 @@ KEYS: Sequence[Key] = (
     Key(
         {"+": lambda state, shown: states.faster(state, -1), "-": lambda state, shown: states.faster(state, 1)},
         "+ -",
-        "ask more often or less often",
+        "refresh more often or less often",
     ),
     Key({"ctrl+l": "redraw"}, "Ctrl-L", "draw the whole screen again"),
     Key(
-        {"?": lambda state, shown: state._replace(help=not state.help)},
+        {"?": lambda state, shown: states.helped(state)},
         "?",
         "show the keys; again: hide them",
     ),

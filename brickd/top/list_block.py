@@ -27,7 +27,7 @@ def block(state: State, of: ListName, rows: Sequence[PanelRow], room: int | None
     height = len(rows) if room is None else room
     place = resolved(state.places.get(of, Selection()), keys, max(1, height))
     visible = rows[place.first : place.first + height]
-    selected = place.row if state.focus == of and room is not None and not state.help else -1
+    selected = place.row if state.focus == of and room is not None else -1
     drawn = [_row(row, selected=number == selected) for number, row in enumerate(visible, place.first)]
     return Block(drawn, ShownList(keys, [row.text for row in rows], height, place))
 

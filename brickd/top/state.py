@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
-ListName = Literal["workers", "problems", "panel"]
+ListName = Literal["workers", "problems", "panel", "help"]
 
 PICKED_MAX = 2
 INTERVALS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
@@ -209,10 +209,19 @@ def entered(state: State, shown: OnScreen) -> State:
     return opened(state, "problems") if state.focus == "problems" else state
 
 
+def helped(state: State) -> State:
+    """Show the keys from the first one on, or hide them."""
+    return state._replace(
+        help=not state.help, focus="panel" if state.help else "help", places={**state.places, "help": Selection()}
+    )
+
+
 def left(state: State) -> State:
-    """Undo the newest choice: help, filter, subject, picked workers, cursor."""
-    if state.help or state.typing:
-        return state._replace(help=False, typing=False)
+    """Undo the first of these: help, filter, picked workers, subject, cursor."""
+    if state.help:
+        return helped(state)
+    if state.typing:
+        return state._replace(typing=False)
     if state.filter:
         return state._replace(filter="")
     if state.picked:

@@ -19,6 +19,7 @@ from brickd.shm.segment import open_segment
 from brickd.shm.segment_files import find
 from brickd.top import lines
 from brickd.top.draw import Cells, draw
+from brickd.top.keys import help_lines
 from brickd.top.panels import PANELS
 from brickd.top.poll import Asker
 from brickd.top.source import LiveSource, opened
@@ -132,12 +133,32 @@ def test_picked_workers_are_compared(worker: Start) -> None:
     assert any(line.startswith("~ no fingerprints of api/0 and api/1") for line in screen)
 
 
-def test_the_help_is_shown_over_the_panel(worker: Start) -> None:
+def test_the_help_replaces_all_lists_and_scrolls(worker: Start) -> None:
     started(worker, BRICKD_SERVICE="api")
     top = Top()
-    assert any(line.startswith("q, Ctrl-C") for line in Top(size=Cells(80, 50)).press("?"))
-    assert "keys" in top.press("?")
-    assert "keys" not in top.press("?")
+    first = top.press("?")
+    assert first[1].startswith("> KEYS")
+    assert first[1].endswith(f"1-21 of {len(help_lines(80))}")
+    assert first[2:23] == help_lines(80)[:21]
+    assert top.press("end")[2:23] == help_lines(80)[-21:]
+    assert top.press("/")[-1] == "filter: _"
+    top.press("enter", "tab", "?", "?")
+    assert not any("KEYS" in line for line in top.lines)
+    assert top.press("?")[2] == help_lines(80)[0]
+
+
+@pytest.mark.usefixtures("prefix")
+def test_a_key_at_the_end_of_the_last_line_is_never_cut() -> None:
+    top = Top()
+    found = []
+    for width in range(20, 130):
+        top.size = Cells(width, 24)
+        top.draw()
+        found.append(top.lines[-1].split("  "))
+    longest = found[-1]
+    assert longest[-1] == "d diff"
+    assert found[0] == longest[:2] == ["? help", "q quit"]
+    assert all(keys == longest[: len(keys)] for keys in found)
 
 
 @pytest.mark.ci
@@ -167,7 +188,7 @@ def test_an_error_keeps_the_last_data_and_says_how_old_it_is(worker: Start, pref
                 (SHM / file).unlink()
     top.ask()
     (error,) = [line for line in top.lines if line.startswith("! no worker or service api/7")]
-    assert "; data of " in error or error.endswith("…")
+    assert "; the data is " in error or error.endswith("…")
     assert any(line.startswith("norm") for line in top.lines)
 
 
@@ -178,7 +199,7 @@ def test_a_past_time_shows_events_for_a_panel_without_a_past(worker: Start, daem
     screen = top.press("left")
     assert "AT " in screen[0]
     assert screen[1].startswith("! nothing is kept of")
-    assert "~ stragglers has no past: these are the events until then" in screen
+    assert "~ stragglers cannot show a past time: these are the events until then" in screen
     assert "> EVENTS" in screen
     assert "no event until this time" in screen
     assert any("api/0 was found" in line for line in Top(state=State(panel="events")).lines)
