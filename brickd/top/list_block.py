@@ -54,7 +54,7 @@ def title(state: State, of: ListName, text: str, shown: ShownList, width: int, r
 def shown_rows(shown: ShownList) -> str:
     """Say which rows are shown, if not all are.
 
-    >>> shown_rows(ShownList(["a"] * 300, (), 12, Selection(None, 20, 12))), shown_rows(ShownList(["a"], (), 12))
+    >>> shown_rows(ShownList(["a"] * 300, (), 12, Selection(None, 20, 12))), shown_rows(ShownList(["a"] * 12, (), 12))
     ('13-24 of 300', '')
     """
     count = len(shown.keys)

@@ -103,6 +103,7 @@ def test_batches_are_printed_without_textual(worker: Start) -> None:
         lines = screen.splitlines()
         assert lines[0].startswith("brickd top  no problem  ")
         assert {"norm", "gemm"} <= {line.split()[0] for line in lines}
+        assert not any(" │ " in line for line in lines)
     assert ("textual" in sys.modules) == loaded
 
 

@@ -296,3 +296,35 @@ def test_a_late_answer_is_called_late(worker: Start) -> None:
     first = draw(State(), None, Cells(80, 24), PLAIN, late=6.0)
     assert [lines.text(line).strip() for line in first.lines[:2]] == ["brickd top", "~ no answer for 6.0 s"]
     assert lines.text(draw(State(), None, Cells(80, 24), PLAIN).lines[1]) == "asking for the first answer …"
+
+
+def test_only_the_list_with_the_focus_has_a_selected_row(worker: Start) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    top = Top()
+
+    def selected() -> list[str]:
+        rows = [line for line in top.drawn.lines if line and all(each.style == "selected" for each in line)]
+        return [lines.text(line).split()[0] for line in rows]
+
+    assert selected() in (["norm"], ["gemm"])
+    top.press("tab", "down")
+    assert selected() == ["api/0"]
+
+
+def test_a_low_screen_keeps_the_panel_and_drops_the_lists_above_it(worker: Start) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    assert Top(size=Cells(80, 7)).lines[1] == "> BRICKS, by self"
+    assert "WORKER" in Top(size=Cells(80, 8)).lines[1]
+
+
+def test_workers_are_sorted_by_a_figure_the_largest_first(worker: Start) -> None:
+    started(worker, BRICKD_SERVICE="api", BRICKD_WORKER="0")
+    started(worker, LOSING, BRICKD_SERVICE="api", BRICKD_WORKER="1")
+
+    def names() -> list[str]:
+        return [line[2:].split()[0] for line in top.lines if " live" in line]
+
+    top = Top()
+    assert names() == ["api", "api/0", "api/1"]
+    top.press("tab", "s")
+    assert (top.state.order, names()) == ("lost", ["api", "api/1", "api/0"])
