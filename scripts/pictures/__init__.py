@@ -1,0 +1,1 @@
+"""The pictures of the documentation: captured from real terminals, drawn as SVG."""
