@@ -129,7 +129,7 @@ KEYS: Sequence[Key] = (
         "?",
         "show the keys; again: hide them",
     ),
-    Key({"ctrl+z": "suspend"}, "Ctrl-Z", "suspend; fg in the shell goes on"),
+    Key({"ctrl+z": "suspend"}, "Ctrl-Z", "suspend the screen; fg in the shell continues it"),
     Key({"q": "quit", "ctrl+c": "quit"}, "q, Ctrl-C", "quit"),
 )
 

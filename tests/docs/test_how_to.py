@@ -19,6 +19,7 @@ from pages import HOW_TO, blocks, commands, reader
 
 from brickd.cli import brickd as group
 from brickd.query.queries import step_number, step_text
+from brickd.top.keys import KEYS
 
 PAGES = sorted(path.stem for path in HOW_TO.glob("*.md"))
 # The packages that each page needs in addition to those of the tests.
@@ -91,6 +92,12 @@ def test_the_documented_digits_of_a_step_are_those_that_brickd_shows(step: str) 
     assert int(names["step_digits"](step), 16) == step_number(step) or step_text(step) is None
     call, _, shown = snippet.splitlines()[-1].partition("#")
     assert eval(call, names | {"print": str}) == shown.strip()
+
+
+def test_the_keys_of_the_live_screen_are_those_of_the_program() -> None:
+    section = text("watch-workers-live").partition("\n## Keys\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(.+?)` \| (.+) \|$", section, re.MULTILINE)
+    assert rows == [(key.name, key.help) for key in KEYS]
 
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")

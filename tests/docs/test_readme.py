@@ -138,10 +138,29 @@ def test_the_picture_of_a_screen_has_every_line_and_is_well_formed() -> None:
     screen = "$ brickd status\n! a <b> & c  brickd diff\nWORKER  PID\n  shop/0   1\n"
     drawn = subprocess.run([ROOT / "scripts" / "screen"], input=screen, stdout=subprocess.PIPE, text=True, check=True)
     for svg in (drawn.stdout, (ROOT / "docs" / "screen.svg").read_text()):
-        texts = ElementTree.fromstring(svg).findall("{http://www.w3.org/2000/svg}text")
-        lines = [each.text for each in texts]
-        assert lines[0] == "$ brickd status"
-    assert [each.text for each in ElementTree.fromstring(drawn.stdout)[1:]] == screen.splitlines()
+        assert texts(svg)[0] == "$ brickd status"
+    assert texts(drawn.stdout) == screen.splitlines()
+
+
+def texts(svg: str) -> list[str]:
+    """Return the lines of a picture."""
+    return ["".join(each.itertext()) for each in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+
+
+@pytest.mark.parametrize(("file", "columns", "rows"), [("top.svg", 80, 24), ("top-wide.svg", 200, 50)])
+def test_the_pictures_of_brickd_top_show_problems_bricks_and_keys(file: str, columns: int, rows: int) -> None:
+    svg = (ROOT / "docs" / file).read_text()
+    lines = texts(svg)
+    assert len(svg) < 100_000
+    assert len(lines) == rows
+    assert max(map(len, lines)) <= columns
+    assert re.match(r"brickd top  3 PROBLEMS  ", lines[0])
+    assert lines[-1].startswith("? help  q quit")
+    shown = "\n".join(lines)
+    assert all(f"demo/{number} " in shown for number in range(4))
+    assert re.search(r"! [0-9a-f]{8} demo/3 slow since", shown)
+    assert re.search(r"^mlp\.gate ", shown, re.MULTILINE)
+    assert 'fill="#ff7b72"' in svg
 
 
 def test_the_section_on_questions_names_every_command() -> None:
