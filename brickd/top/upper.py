@@ -14,7 +14,7 @@ from brickd.base import escape
 from brickd.screens.screen import Screen
 from brickd.top import lines, panels, worker_list
 from brickd.top.lines import Line, line
-from brickd.top.list_block import Block, block, title
+from brickd.top.list_block import Block, block, shown_rows, title
 from brickd.top.poll import Frame
 from brickd.top.state import ListName, ShownList, State
 
@@ -50,6 +50,8 @@ def upper(state: State, frame: Frame, document: Document, width: int, room: int 
     if not problems or low == 0:
         return workers
     under = block(state, "problems", problems, low)
+    if rest := shown_rows(under.shown):  # the list has no title that could say so
+        under.lines[-1] = lines.ends(under.lines[-1], line(rest, "dim"), width)
     return Upper(workers.lines + under.lines, {**workers.lists, "problems": under.shown}, workers.trends)
 
 

@@ -114,6 +114,21 @@ def test_a_cut_list_says_which_rows_are_shown(worker: Start) -> None:
     assert "1-17 of" in "\n".join(top.press("home"))
 
 
+def test_cut_problems_say_which_of_them_are_shown(worker: Start) -> None:
+    started(worker, LOSING, BRICKD_SERVICE="api")
+    top = Top()
+    document = top.frame.status.document
+    assert document is not None
+    problem = document["problems"][0]
+    for count, cut in ((3, ""), (4, "  1-3 of 4")):
+        problems = [{**problem, "id": f"{number:08x}"} for number in range(count)]
+        top.frame = top.frame._replace(status=top.frame.status._replace(document={**document, "problems": problems}))
+        top.draw()
+        assert [line[:11] for line in top.lines if line.startswith("! 000")] == [f"! {n:08x} " for n in range(3)]
+        (last,) = (line for line in top.lines if line.startswith("! 00000002"))
+        assert last.endswith(cut or "…")
+
+
 def test_a_lost_record_has_a_sign_without_colours(worker: Start) -> None:
     started(worker, LOSING, BRICKD_SERVICE="api")
     top = Top(state=State(panel="problems"))
