@@ -42,7 +42,7 @@ def screens(
     due = time.monotonic()
     for number in itertools.count(1):
         frame = asker.frame(state, trends)
-        if number == 1 and frame.status.document is None:
+        if frame.status.document is None:  # true for the first screen only: documents are kept
             source.answer(Request("status", StatusQuery(names=state.names)))  # raises the reason
         trends = tuple(draw(state, frame, size, look).trends)
         while (more := asker.more(state, trends)) is not None:
