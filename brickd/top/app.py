@@ -172,6 +172,7 @@ class TopApp(App[None]):
     def _draw(self, size: Size | None = None) -> None:
         width, height = size or self.size
         self.drawn = draw(self.state, self.frame, Cells(width, height), self.look, self._message, self._late)
+        self.frame = self.drawn.frame  # what cannot be drawn is not tried again
         self.state = settled(self.state, self.drawn.shown.lists)
         self.canvas.show(list(self.drawn.lines))
         self.poller.want(self.state, self.drawn.trends)

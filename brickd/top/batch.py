@@ -45,8 +45,8 @@ def screens(
         if frame.status.document is None:  # true for the first screen only: documents are kept
             source.answer(Request("status", StatusQuery(names=state.names)))  # raises the reason
         trends = tuple(draw(state, frame, size, look).trends)
-        while (more := asker.more(state, trends)) is not None:
-            frame = more
+        for _ in trends:  # each is asked for at most once, even if they are old again when the last one has come
+            frame = asker.more(state, trends) or frame
         drawn = draw(state, frame, size, look)
         yield [lines.text(each).rstrip(" ") for each in drawn.lines]
         if number == count:

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from brickd.base import escape, units
+from brickd.errors import BrickdError
 from brickd.screens.screen import Screen
 from brickd.top import lines as texts
 from brickd.top import panels
@@ -28,6 +29,7 @@ Document = dict[str, Any]
 
 _SLACK = 1.0  # snapshots of a recording are 10 s apart, or a little more or less
 _STALE_SECONDS = 3.0  # data older than this many seconds, beyond the interval, is called old
+_LEAST_ERROR = 20  # the cells that an error keeps beside the age of the data
 _TITLE = "brickd top"
 _OF_NOW = "workers and problems are those of now: a daemon keeps only the totals of a past time"
 
@@ -46,11 +48,13 @@ class Drawn(NamedTuple):
         lines: the lines from the top.
         shown: the lists on the screen.
         trends: the workers and services whose histories are on the screen.
+        frame: the frame without the documents that cannot be drawn.
     """
 
     lines: Sequence[Line]
     shown: OnScreen
     trends: Sequence[str] = ()
+    frame: Frame | None = None
 
 
 def draw(
@@ -75,6 +79,23 @@ def draw(
     if frame is None:
         waiting = [line(_TITLE, "title"), *(waits or [line("asking for the first answer …")])]
         return Drawn(_page(waiting, line("q quit"), size), OnScreen({}))
+    try:
+        return _draw(state, frame, size, look, message, waits)
+    except Exception as error:  # the answer of another process may have any structure
+        frame = frame._replace(panel=KeptAnswer(error=_undrawable(error)))
+    try:
+        return _draw(state, frame, size, look, message, waits)
+    except Exception as error:
+        frame = frame._replace(status=KeptAnswer(error=_undrawable(error)))
+    return _draw(state, frame, size, look, message, waits)
+
+
+def _undrawable(error: Exception) -> str:
+    what = str(error) if isinstance(error, BrickdError) else f"{type(error).__name__}: {error}"
+    return f"cannot show the answer: {what}"
+
+
+def _draw(state: State, frame: Frame, size: Cells, look: Look, message: str, waits: list[Line]) -> Drawn:
     above = [_header(state, frame, size.width), *(waits or _notices(state, frame, size.width))]
     below = _footer(state, message, size.width)
     document = frame.status.document
@@ -94,10 +115,11 @@ def draw(
         panel = _panel(state, frame, document, size.width, room, look)
         lists["panel"] = panel.shown
         above += panel.lines
+    names = [name for name in trends if isinstance(name, str)]  # a daemon may send any value
     sorts = panels.shown(state, recorded=frame.recorded).sorts
     slack = _SLACK if frame.recorded else 0.0
     shown = OnScreen(lists, sorts, shown_at(state, frame), frame.newest, slack)
-    return Drawn(_page(above, below, size), shown, trends)
+    return Drawn(_page(above, below, size), shown, names, frame)
 
 
 def _page(above: Sequence[Line], below: Line, size: Cells) -> list[Line]:
@@ -154,11 +176,16 @@ def _notices(state: State, frame: Frame, width: int) -> list[Line]:
     now = frame.newest if not frame.recorded else kept.received
     if kept.error is not None:
         age = f"; the data is {units.duration((now - kept.received) * 1e9)} old" if kept.document is not None else ""
-        return [line(escape.text(f"! {kept.error}{age}", width), "red")]
+        return [line(_failed(kept.error, age, width), "red")]
     if frame.seconds > state.interval + _STALE_SECONDS:
         return [line(escape.text(f"~ slow: the answers took {units.duration(frame.seconds * 1e9)}", width), "yellow")]
     words = [_OF_NOW] if state.cursor is not None and not frame.recorded else kept.words[:1]
     return [line(escape.text(f"~ {each}", width), "yellow") for each in words]
+
+
+def _failed(error: str, age: str, width: int) -> str:
+    """Return the text of an error. A long error does not hide the age of the data."""
+    return escape.text(escape.text(f"! {error}", max(_LEAST_ERROR, width - len(age))) + age, width)
 
 
 def _footer(state: State, message: str, width: int) -> Line:
@@ -209,7 +236,7 @@ def _content(
     if panel.name != state.panel:
         notes.append((f"~ {state.panel} cannot show a past time: these are the events until then", "yellow"))
     if kept.error is not None and panel.view is not None:
-        notes.append((f"! {kept.error}{_age(kept, frame)}", "red"))
+        notes.append((_failed(kept.error, _age(kept, frame), screen.width or 1000), "red"))
     asked = panels.shown(frame.state, recorded=frame.recorded)
     if kept.document is None or (
         panel.view is not None and (asked.name != panel.name or frame.state.about != state.about)

@@ -34,8 +34,12 @@ EMPTY: Line = ()
 
 
 def line(text: str, style: Style = "") -> Line:
-    """Return a line of one span. The text must be escaped."""
-    return (StyledText(text, style),) if text else EMPTY
+    """Return a line of one span. The text must be escaped; if not, the terminal gets no control character."""
+    return (StyledText(_visible(text), style),) if text else EMPTY
+
+
+def _visible(text: str) -> str:
+    return text if text.isprintable() else escape.text(text)
 
 
 def painted(text: str) -> Line:
@@ -53,7 +57,7 @@ def painted(text: str) -> Line:
             style = _COLOURS.get(part, "")
         elif part:
             # any other control character would be a defect; the terminal must not get it
-            spans.append(StyledText(part if part.isprintable() else escape.text(part), style))
+            spans.append(StyledText(_visible(part), style))
     return tuple(spans)
 
 

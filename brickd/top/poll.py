@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from brickd.errors import BrickdError
@@ -101,16 +102,15 @@ class Asker:
         """Ask for the histories that are oldest; return the frame with them, or None if all are new enough."""
         due = [name for name in trends if not self._is_current(name)]
         due.sort(key=lambda name: self._histories[name].asked if name in self._histories else 0.0)
-        recorded = self._source.recorded
         for name in due[:_HISTORIES_PER_TICK]:
-            request = Request(
-                "history",
-                HistoryQuery(names=(name,), at=None if recorded else state.cursor),
-                state.cursor if recorded else None,
-            )
-            found = self._ask(request, KeptAnswer())
+            found = self._ask(partial(self._history, name, state.cursor), KeptAnswer())
             self._histories[name] = _History(time.monotonic(), state.cursor, found.document)
         return self._frame(state) if due else None
+
+    def _history(self, name: str, cursor: float | None) -> Request:
+        if self._source.recorded:
+            return Request("history", HistoryQuery(names=(name,)), cursor)
+        return Request("history", HistoryQuery(names=(name,), at=cursor))
 
     def _frame(self, state: State) -> Frame:
         return Frame(
@@ -131,21 +131,20 @@ class Asker:
         recorded = self._source.recorded
         if tick or before is None or before.cursor != state.cursor:
             query = StatusQuery(names=state.names, at=None if recorded else state.cursor)
-            self._status = self._ask(Request("status", query, state.cursor if recorded else None), self._status)
+            at = state.cursor if recorded else None
+            self._status = self._ask(lambda: Request("status", query, at), self._status)
         if before is not None and (before.panel, before.about) != (state.panel, state.about):
             self._panel = KeptAnswer()  # the document is that of another panel
         if (status := self._status.document) is None:
             return
-        try:
-            request = panels.request(state, status, recorded=recorded)
-        except BrickdError as error:  # a query refuses this combination of choices
-            self._panel = self._panel._replace(error=str(error))
-        else:
-            self._panel = KeptAnswer() if request is None else self._ask(request, self._panel)
+        self._panel = self._ask(lambda: panels.request(state, status, recorded=recorded), self._panel)
 
-    def _ask(self, request: Request, before: KeptAnswer) -> KeptAnswer:
+    def _ask(self, request: Callable[[], Request | None], before: KeptAnswer) -> KeptAnswer:
+        """Ask; keep what was known before if there is no answer. A query refuses choices that exclude each other."""
         try:
-            found = self._source.answer(request)
+            if (made := request()) is None:
+                return KeptAnswer()
+            found = self._source.answer(made)
         except (BrickdError, OSError) as error:
             return before._replace(error=str(error))
         except Exception as error:  # a defect, or an answer of another version: the screen goes on and says so

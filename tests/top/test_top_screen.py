@@ -203,7 +203,8 @@ def test_an_error_keeps_the_last_data_and_says_how_old_it_is(worker: Start, pref
                 (SHM / file).unlink()
     top.ask()
     (error,) = [line for line in top.lines if line.startswith("! no worker or service api/7")]
-    assert "; the data is " in error or error.endswith("…")
+    assert "; the data is " in error
+    assert error.endswith(" old")
     assert any(line.startswith("norm") for line in top.lines)
 
 
@@ -343,3 +344,7 @@ def test_workers_are_sorted_by_a_figure_the_largest_first(worker: Start) -> None
     assert names() == ["api", "api/0", "api/1"]
     top.press("tab", "s")
     assert (top.state.order, names()) == ("lost", ["api", "api/1", "api/0"])
+
+
+def test_no_line_takes_a_control_character_to_the_terminal() -> None:
+    assert lines.text(lines.line("a\x1b[2J")) == "a\\x1b[2J"
