@@ -40,7 +40,7 @@ def top(
 ) -> None:
     """Watch workers, bricks and problems live in the terminal.
 
-    Shows services and workers with their rates over the last hour, the problems, and a panel: bricks, call tree,
+    Shows services and workers with their rates over the last hour or day, the problems, and a panel: bricks, call tree,
     stragglers, numerics, hang, ledger, history or events. The key ? shows all keys. A time cursor shows an earlier time
     of this machine, or of a recording. Continues when a daemon ends or starts.
 

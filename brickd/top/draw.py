@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 from brickd.base import escape, units
 from brickd.errors import BrickdError
+from brickd.screens import status
+from brickd.screens.health import inactive
 from brickd.screens.screen import Screen
 from brickd.top import lines as texts
 from brickd.top import panels
@@ -31,7 +33,7 @@ _SLACK = 1.0  # snapshots of a recording are 10 s apart, or a little more or les
 _STALE_SECONDS = 3.0  # data older than this many seconds, beyond the interval, is called old
 _LEAST_ERROR = 20  # the cells that an error keeps beside the age of the data
 _TITLE = "brickd top"
-_OF_NOW = "workers and problems are those of now: a daemon keeps only the totals of a past time"
+_OF_NOW = "workers and problems are those of now; 8 and 9 show the history and events until this time"
 
 
 class Cells(NamedTuple):
@@ -142,13 +144,14 @@ def _header(state: State, frame: Frame, width: int) -> Line:
     left = [line(_TITLE, "title"), line(escape.text(" ".join(state.names)))]
     if document is None:
         return texts.cut(joined(left), width)
-    problems, silenced = len(document["problems"]), len(document["silenced"])
-    verdict = line(units.many(problems, "PROBLEM", "PROBLEMS"), "red") if problems else line("no problem", "green")
-    hushed = line(f"{units.count(silenced)} silenced") if silenced else texts.EMPTY
+    verdict, colour = status.verdict(document, past=bool(document["workers"] and inactive(document)))
     paused = line("PAUSED", "selected") if state.paused else texts.EMPTY
     # what must never be cut comes first
-    parts = [*left[:1], paused, verdict, hushed, *left[1:], *_when(state, frame, document)]
-    return texts.cut(joined(parts), width)
+    parts = [*left[:1], paused, painted(_PAINTING.paint(escape.text(verdict), colour)), *left[1:]]
+    return texts.cut(joined([*parts, *_when(state, frame, document)]), width)
+
+
+_PAINTING = Screen(None, colour=True)
 
 
 def shown_at(state: State, frame: Frame) -> float:

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from brickd.base import escape
 from brickd.top import state as states
 from brickd.top.panels import PANELS
-from brickd.top.state import LONG_STEP, STEP, OnScreen, State
+from brickd.top.state import DAY, HOUR, LONG_STEP, STEP, OnScreen, State
 from brickd.top.worker_list import ORDERS
 
 Effect = Literal["quit", "suspend", "copy", "silence", "redraw"]
@@ -86,6 +86,11 @@ KEYS: Sequence[Key] = (
     Key({"r": lambda state, shown: state._replace(reverse=not state.reverse)}, "r", "reverse the panel's order"),
     Key(
         {"o": lambda state, shown: states.over_next(state)}, "o", "show the totals of 10 s, of 60 s, or since the start"
+    ),
+    Key(
+        {"h": lambda state, shown: state._replace(rates_over=HOUR if state.rates_over == DAY else DAY)},
+        "h",
+        "show the rates of the last day; again: of the last hour",
     ),
     Key(
         {"/": lambda state, shown: state._replace(typing=True, focus="panel", help=False)},

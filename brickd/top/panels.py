@@ -134,7 +134,7 @@ def _tree(state: State, status: Document) -> Query:
 
 
 def _history(state: State, status: Document) -> Query:
-    return HistoryQuery(names=state.about, at=state.cursor)
+    return HistoryQuery(names=state.about, over=state.rates_over, at=state.cursor)
 
 
 def _services(state: State, status: Document) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from brickd.top.state import State
 Document = dict[str, Any]
 
 _HISTORY_SECONDS = 10.0  # a slot of the last hour ends this often
+_RATES = 12  # the rates of a name: all of them fit on 80 columns
 _HISTORIES_PER_TICK = 2  # so that the histories of many workers never delay the totals by much
 
 
@@ -49,7 +50,7 @@ class Frame(NamedTuple):
         state: the state for which the panel's document was asked.
         status: the document of the header, the workers and the problems.
         panel: the document of the open panel; None if it needs only the status.
-        histories: the rates of the last hour, by the name of a worker or service.
+        histories: the rates, by the name of a worker or service.
         newest: the time of the newest data, in seconds since 1970.
         seconds: how long the answers took.
         recorded: whether a recording is shown.
@@ -65,10 +66,16 @@ class Frame(NamedTuple):
 
 
 class _History(NamedTuple):
-    """The rates of one name: when they were asked, for which cursor, and the document; None if there is none."""
+    """The rates of one name.
+
+    Attributes:
+        asked: when they were asked.
+        period: the cursor and how many seconds the rates go back.
+        document: None if there is none.
+    """
 
     asked: float
-    cursor: float | None
+    period: tuple[float | None, float]
     document: Document | None
 
 
@@ -103,21 +110,26 @@ class Asker:
         due = [name for name in trends if not self._is_current(name)]
         due.sort(key=lambda name: self._histories[name].asked if name in self._histories else 0.0)
         for name in due[:_HISTORIES_PER_TICK]:
-            found = self._ask(partial(self._history, name, state.cursor), KeptAnswer())
-            self._histories[name] = _History(time.monotonic(), state.cursor, found.document)
+            found = self._ask(partial(self._history, name, state), KeptAnswer())
+            self._histories[name] = _History(time.monotonic(), (state.cursor, state.rates_over), found.document)
         return self._frame(state) if due else None
 
-    def _history(self, name: str, cursor: float | None) -> Request:
+    def _history(self, name: str, state: State) -> Request:
+        query = HistoryQuery(names=(name,), over=state.rates_over, every=state.rates_over / _RATES)
         if self._source.recorded:
-            return Request("history", HistoryQuery(names=(name,)), cursor)
-        return Request("history", HistoryQuery(names=(name,), at=cursor))
+            return Request("history", query, state.cursor)
+        return Request("history", query.replaced(at=state.cursor))
 
     def _frame(self, state: State) -> Frame:
         return Frame(
             state=state,
             status=self._status,
             panel=self._panel,
-            histories={name: each.document for name, each in self._histories.items() if each.document is not None},
+            histories={
+                name: each.document
+                for name, each in self._histories.items()
+                if each.document is not None and each.period[1] == state.rates_over
+            },
             newest=self._source.newest(),
             seconds=self._seconds,
             recorded=self._source.recorded,
@@ -155,7 +167,7 @@ class Asker:
 
     def _is_current(self, name: str) -> bool:
         known = self._histories.get(name)
-        if known is None or self._asked is None or known.cursor != self._asked.cursor:
+        if known is None or self._asked is None or known.period != (self._asked.cursor, self._asked.rates_over):
             return False
         return self._source.recorded or time.monotonic() - known.asked < _HISTORY_SECONDS
 

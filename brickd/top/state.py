@@ -14,6 +14,7 @@ ListName = Literal["workers", "problems", "panel", "help"]
 
 PICKED_MAX = 2
 INTERVALS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+HOUR, DAY = 3600.0, 86400.0  # how far rates go back
 PERIODS = (10.0, 60.0, None)  # the seconds that live totals cover; None is everything since the start
 STEP, LONG_STEP = 10.0, 300.0  # the slots of the last hour and of the last two days, in seconds
 
@@ -84,6 +85,7 @@ class State(NamedTuple):
         order: the order of the workers.
         reverse: whether the panel's order is reversed.
         period: how many seconds live totals cover; None is everything since the start.
+        rates_over: how many seconds the rates and the history go back.
         filter: the panel shows only rows with this text.
         typing: whether keys are added to the filter.
         paused: whether the screen stays as it is.
@@ -103,6 +105,7 @@ class State(NamedTuple):
     order: str = "name"
     reverse: bool = False
     period: float | None = 60.0
+    rates_over: float = HOUR
     filter: str = ""
     typing: bool = False
     paused: bool = False
@@ -125,7 +128,8 @@ class State(NamedTuple):
     def _asked(self) -> tuple[object, ...]:
         rows = self.places.get("panel", Selection()).row // ROWS_STEP
         whole = bool(self.filter) or self.reverse
-        return (self.about, self.panel, self.sort, self.period, self.picked, self.cursor, self.interval, rows, whole)
+        chosen = (self.about, self.panel, self.sort, self.period, self.rates_over, self.picked, self.cursor)
+        return (*chosen, self.interval, rows, whole)
 
 
 ROWS_STEP = 200  # a panel asks for this many more rows than the operator has passed

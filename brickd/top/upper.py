@@ -116,5 +116,5 @@ def _workers(
     )
     first = of.shown.place.first
     visible = rows[first : first + of.shown.height]
-    over = title(state, "workers", head, of.shown, width, worker_list.rates_title(width))
+    over = title(state, "workers", head, of.shown, width, worker_list.rates_title(state, width))
     return Upper([over, *of.lines], {"workers": of.shown}, [row.name for row in visible])

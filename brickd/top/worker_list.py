@@ -14,7 +14,7 @@ from brickd.base import escape, units
 from brickd.screens import table, wording
 from brickd.screens.table import Column, Figure
 from brickd.top.sparkline import trend
-from brickd.top.state import State
+from brickd.top.state import DAY, State
 
 Document = dict[str, Any]
 
@@ -22,7 +22,6 @@ Document = dict[str, Any]
 ORDERS = {"name": "", "lost": "lost", "spans": "spans", "cpu": "cpu_percent", "memory": "rss_bytes"}
 _SICK = ("died", "quarantined")
 _TREND, _LEAST = 30, 8  # the cells of a rate on a wide and on a narrow screen
-_RATES = "SPANS/S, LAST HOUR"
 _NARROWEST = 40  # below this width, there is no room for rates
 
 _FIGURES = (
@@ -113,10 +112,11 @@ def drawn(
     return head, lines
 
 
-def rates_title(width: int) -> str:
+def rates_title(state: State, width: int) -> str:
     """Return the title of the rates in a list of this width, as wide as the rates."""
     bars = _bars(width)
-    return (_RATES if bars >= len(_RATES) else "SPANS/S").ljust(bars)[:bars]
+    whole = "SPANS/S, DAY" if state.rates_over == DAY else "SPANS/S, HOUR"
+    return (whole if bars >= len(whole) else "SPANS/S").ljust(bars)[:bars]
 
 
 def _bars(width: int) -> int:

@@ -14,16 +14,17 @@ from timed_recordings import TIMES, timed
 from top_screens import PLAIN, Top
 from verbs import LOSING, SPANS, brickd, started
 
-from brickd.base.units import NO_WORKERS
+from brickd.base.units import NO_WORKERS, SECOND
+from brickd.screens.status import verdict
 from brickd.shm.segment import open_segment
 from brickd.shm.segment_files import find
 from brickd.top import lines
 from brickd.top.draw import Cells, draw
 from brickd.top.keys import help_lines
 from brickd.top.panels import PANELS
-from brickd.top.poll import Asker
+from brickd.top.poll import Asker, KeptAnswer
 from brickd.top.source import LiveSource, opened
-from brickd.top.state import State
+from brickd.top.state import DAY, HOUR, State
 
 SIZES = [
     Cells(80, 24),
@@ -114,6 +115,26 @@ def test_a_cut_list_says_which_rows_are_shown(worker: Start) -> None:
     assert "1-17 of" in "\n".join(top.press("home"))
 
 
+def test_the_header_has_the_verdict_of_the_verb_status(worker: Start) -> None:
+    started(worker, LOSING, BRICKD_SERVICE="api")
+    top = Top(size=Cells(200, 24))
+    document = top.frame.status.document
+    assert document is not None
+    unproven = {"service": "api", "class": "outputs", "verdict": "unproven", "recorded": True}
+    known = {"problems": [], "silenced": document["problems"]}
+    for changes, past in (
+        ({}, False),
+        ({"evidence": [unproven]}, False),
+        ({**known, "evidence": [unproven]}, False),
+        ({"problems": []}, True),
+    ):
+        changed = {**document, **changes}
+        text, colour = verdict(changed, past=past)
+        drawn = draw(top.state, top.frame._replace(status=KeptAnswer(changed)), top.size, PLAIN)
+        assert (text, colour) in drawn.lines[0], changes
+    assert "lost: " in text
+
+
 def test_cut_problems_say_which_of_them_are_shown(worker: Start) -> None:
     started(worker, LOSING, BRICKD_SERVICE="api")
     top = Top()
@@ -127,6 +148,24 @@ def test_cut_problems_say_which_of_them_are_shown(worker: Start) -> None:
         assert [line[:11] for line in top.lines if line.startswith("! 000")] == [f"! {n:08x} " for n in range(3)]
         (last,) = (line for line in top.lines if line.startswith("! 00000002"))
         assert last.endswith(cut or "…")
+
+
+def test_the_rates_are_those_of_the_last_hour_or_of_the_last_day(worker: Start, daemon: Daemon) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    top = Top(state=State(panel="history"))
+    assert top.lines[1].endswith("SPANS/S, HOUR")
+    assert top.frame.histories["api"]["every_ns"] == HOUR / 12 * SECOND
+    of_the_hour = top.frame
+    screen = top.press("h")
+    assert screen[1].endswith("SPANS/S, DAY")
+    assert top.frame.histories["api"]["every_ns"] == DAY / 12 * SECOND
+    assert top.frame.panel.document is not None
+    assert top.frame.panel.document["every_ns"] == 3600 * SECOND
+    assert top.asker.frame(State(), ["api"], tick=False).histories == {}  # those of the day are not those of an hour
+    assert top.asker.more(State(), ["api"]) is not None
+    assert top.press("h")[1].endswith("SPANS/S, HOUR")
+    assert of_the_hour.panel.document is not None
+    assert of_the_hour.panel.document["every_ns"] == 300 * SECOND
 
 
 def test_a_lost_record_has_a_sign_without_colours(worker: Start) -> None:

@@ -132,6 +132,7 @@ def test_a_mark_is_a_time_to_which_the_cursor_returns() -> None:
 def test_pause_period_interval_and_help() -> None:
     assert (pressed("p").paused, pressed("p", "p").paused) == (True, False)
     assert [pressed(*["o"] * n).period for n in range(4)] == [60.0, None, 10.0, 60.0]
+    assert [pressed(*"h" * n).rates_over for n in range(3)] == [states.HOUR, states.DAY, states.HOUR]
     assert (pressed("+").interval, pressed("-").interval) == (0.5, 2.0)
     assert (pressed(*"+++").interval, pressed(*"---------").interval) == (0.5, 60.0)
     assert (pressed("?").help, pressed("?", "?").help, pressed("?", "escape").help) == (True, False, False)
@@ -152,6 +153,7 @@ def test_only_changes_that_need_other_answers_are_asked_for() -> None:
     for other in (
         *(State(panel="tree"), State(subject="api"), State(sort="p99"), State(cursor=1.0), State(period=None)),
         *(State(filter="x"), State(reverse=True), State(picked=("a/0",)), State(interval=2.0)),
+        State(rates_over=states.DAY),
     ):
         assert not same.asks_like(other)
     far = State(places={"panel": Selection("n", states.ROWS_STEP, 0)})
