@@ -56,6 +56,18 @@ def test_chunk_kinds_reserved_for_the_recording_cannot_be_appended(kind: int) ->
         assert (recording.chunks, recording.refused_chunks) == (0, 0)
 
 
+@pytest.mark.parametrize("body", [b"", bytes(63), bytes(65)])
+def test_only_whole_slots_of_another_file_are_appended_as_records(body: bytes) -> None:
+    with memory() as fd:
+        recording = begin(fd)
+        with pytest.raises(ValueError, match="expected a head and slots of 64 bytes each"):
+            recording.append_records(0, body)
+        recording.append_records(7, bytes(128))
+        recording.close()
+        (chunk,) = read_fd(fd).chunks
+        assert (chunk.kind, chunk.at_ns, chunk.body) == (_reader.CHUNK_RECORDS, 7, bytes(128))
+
+
 @pytest.mark.slow
 def test_the_longest_chunk_is_recorded_and_a_longer_one_is_not() -> None:
     with memory() as fd:

@@ -109,29 +109,45 @@ static PyObject *outcome(int whole, int error)
     return PyErr_SetFromErrno(PyExc_OSError);
 }
 
-static PyObject *recording_append(PyObject *self, PyObject *args)
+/* Writes a chunk, and releases its body. `expected` is the problem with the body, or NULL. */
+static PyObject *appended(PyObject *self, unsigned int kind, unsigned long long at_ns, Py_buffer *body, const char *expected)
 {
     Recording *recording = (Recording *)self;
-    unsigned int kind;
-    unsigned long long at_ns;
-    Py_buffer body;
     int whole = 0, error = 0;
-    if (!PyArg_ParseTuple(args, "IKy*:append", &kind, &at_ns, &body))
-        return NULL;
-    int fits = kind != 0 && kind != BRICK_CHUNK_END && kind != BRICK_CHUNK_RECORDS && body.len <= (Py_ssize_t)BRICK_BODY_MAX;
-    if (!fits)
-        PyErr_Format(PyExc_ValueError, "a chunk of kind %u with %zd bytes: expected a kind that can be appended, and at most %llu bytes",
-                     kind, body.len, (unsigned long long)BRICK_BODY_MAX);
-    int entered = fits && enter(recording);
+    if (expected != NULL)
+        PyErr_Format(PyExc_ValueError, "a chunk of kind %u with %zd bytes: expected %s, and at most %llu bytes", kind,
+                     body->len, expected, (unsigned long long)BRICK_BODY_MAX);
+    int entered = expected == NULL && enter(recording);
     if (entered) {
         Py_BEGIN_ALLOW_THREADS
-        whole = brick_recorder_append(&recording->recorder, kind, at_ns, body.buf, (uint64_t)body.len);
+        whole = brick_recorder_append(&recording->recorder, kind, at_ns, body->buf, (uint64_t)body->len);
         error = errno;
         Py_END_ALLOW_THREADS
         leave(recording);
     }
-    PyBuffer_Release(&body);
+    PyBuffer_Release(body);
     return entered ? outcome(whole, error) : NULL;
+}
+
+static PyObject *recording_append(PyObject *self, PyObject *args)
+{
+    unsigned int kind;
+    unsigned long long at_ns;
+    Py_buffer body;
+    if (!PyArg_ParseTuple(args, "IKy*:append", &kind, &at_ns, &body))
+        return NULL;
+    int fits = kind != 0 && kind != BRICK_CHUNK_END && kind != BRICK_CHUNK_RECORDS && body.len <= (Py_ssize_t)BRICK_BODY_MAX;
+    return appended(self, kind, at_ns, &body, fits ? NULL : "a kind that can be appended");
+}
+
+static PyObject *recording_append_records(PyObject *self, PyObject *args)
+{
+    unsigned long long at_ns;
+    Py_buffer body;
+    if (!PyArg_ParseTuple(args, "Ky*:append_records", &at_ns, &body))
+        return NULL;
+    int fits = body.len > 0 && body.len % BRICK_BLOCK == 0 && body.len <= (Py_ssize_t)BRICK_BODY_MAX;
+    return appended(self, BRICK_CHUNK_RECORDS, at_ns, &body, fits ? NULL : "a head and slots of 64 bytes each");
 }
 
 static PyObject *recording_write(PyObject *self, PyObject *args)
@@ -189,6 +205,8 @@ static PyObject *recording_left(PyObject *self, void *unused)
 
 static PyMethodDef recording_methods[] = {
     {"append", recording_append, METH_VARARGS, "Write a chunk; OSError: the chunk was refused and counted."},
+    {"append_records", recording_append_records, METH_VARARGS,
+     "Write the body of a RECORDS chunk of another file; OSError: the chunk was refused and counted."},
     {"write", recording_write, METH_VARARGS,
      "Write the spool's records up to the mark, but leave the last spare_bytes of the file free; OSError: the rest "
      "stays in the spool."},
