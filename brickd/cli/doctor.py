@@ -13,7 +13,7 @@ import click
 
 from brickd.base import escape
 from brickd.cli.output import emit, output_options
-from brickd.doctor.check import CheckResult
+from brickd.doctor.check import CheckResult, results_document
 from brickd.errors import Exit
 from brickd.screens.screen import Screen
 
@@ -29,14 +29,9 @@ def doctor(output: str) -> Exit:
     broken.
     """
     findings = _findings()
-    healthy = all(finding.state != "broken" for finding in findings)
-    document = {
-        "schema_version": 1,
-        "healthy": healthy,
-        "findings": [finding.document() for finding in findings],
-    }
+    document = results_document(findings)
     emit(document, output, table=lambda screen: render(findings, screen), rows="findings")
-    return Exit.OK if healthy else Exit.DIFFERS
+    return Exit.OK if document["healthy"] else Exit.DIFFERS
 
 
 def _findings() -> list[CheckResult]:

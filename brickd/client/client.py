@@ -28,7 +28,7 @@ Why = Literal["none", "stale", "silent", "broken", "strange", "elsewhere", "busy
 # HTTP/1.0, because then a server sends no chunked answer.
 _REQUEST = "{method} {target} HTTP/1.0\r\nhost: brickd\r\n{header}: {prefix}\r\ncontent-length: {length}\r\n\r\n{body}"
 _CONNECT_SECONDS = 1
-_ANSWER_SECONDS = 5.0
+_ANSWER_SECONDS, _SHORT_SECONDS = 5.0, 0.5
 _LINE_BYTES = 1 << 14
 _BODY_BYTES = 256 << 20
 _PIECE_BYTES = 1 << 20
@@ -64,6 +64,7 @@ class TurnedAway(NotPermitted):
 
 
 _answering: set[Path] = set()  # the sockets of the daemons that answered this process
+_silent: set[Path] = set()  # the sockets of the daemons for which this process waits only briefly
 
 
 class Asked:
@@ -171,7 +172,7 @@ def ask(path: str, query: Iterable[tuple[str, str]] = (), *, post: bool = False,
     """
     place = runtime().socket
     connection = _connected(place)
-    connection.settimeout(_ANSWER_SECONDS + seconds)
+    connection.settimeout((_SHORT_SECONDS if place in _silent else _ANSWER_SECONDS) + seconds)
     form = "&".join(f"{protocol.quoted(key)}={protocol.quoted(value)}" for key, value in query)
     request = _REQUEST.format(
         method="POST" if post else "GET",
@@ -184,6 +185,11 @@ def ask(path: str, query: Iterable[tuple[str, str]] = (), *, post: bool = False,
     with contextlib.suppress(OSError):  # the daemon may refuse before it has read the request; its answer is still read
         connection.sendall(request.encode("ascii"))
     return Asked(connection, place)
+
+
+def expect_silence() -> None:
+    """Wait only briefly for the daemon from now on, because it did not answer another process."""
+    _silent.add(runtime().socket)
 
 
 def unlike(error: Exception) -> OtherVersion | None:

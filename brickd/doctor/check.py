@@ -48,6 +48,15 @@ class CheckResult:
         return asdict(self) | {"about": list(self.about)}
 
 
+def results_document(results: Sequence[CheckResult]) -> dict[str, Any]:
+    """Return the results of all checks as JSON. The machine is healthy if nothing is broken."""
+    return {
+        "schema_version": 1,
+        "healthy": all(each.state != "broken" for each in results),
+        "findings": [each.document() for each in results],
+    }
+
+
 def fine(name: str, seen: str, wanted: str, about: Sequence[str] = ()) -> CheckResult:
     """Return a result that needs no fix."""
     return CheckResult(name, "ok", seen, wanted, about=tuple(about))

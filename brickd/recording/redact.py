@@ -30,9 +30,14 @@ _TOLD = frozenset(
 _LEFT_OUT = "omitted: the recording is redacted"
 
 
+def keeps_text(kind: str) -> bool:
+    """Whether the text of an event of this kind mentions no tensors, steps or positions."""
+    return kind in _TOLD
+
+
 def event(of: Event) -> Event:
     """Return the event, redacted."""
-    return of if of.kind in _TOLD else of._replace(text=_LEFT_OUT, command=None)
+    return of if keeps_text(of.kind) else of._replace(text=_LEFT_OUT, command=None)
 
 
 def snapshot(of: Snapshot, key_name: Callable[[int], int]) -> Snapshot:

@@ -90,12 +90,17 @@ def find(
                 missing = Missing(error.what, ended=error.why == "stale")
         except TurnedAway as error:
             missing = Missing(str(error), ended=False)
-        from brickd.datasources.shared_memory import SharedMemory
-
-        here = _answer(view)(SharedMemory(), query)
+        here = from_shared_memory(view, query)
         # Only `status --check` reports a daemon that has ended.
         notes = (f"{missing.what}; shared memory is read instead",) if missing is not None and not missing.ended else ()
         return FetchedAnswer(here.document, notes + here.words, missing)
+
+
+def from_shared_memory(view: str, query: Query) -> Answer:
+    """Answer a query without a daemon; `view` is MODULE:FUNCTION."""
+    from brickd.datasources.shared_memory import SharedMemory
+
+    return _answer(view)(SharedMemory(), query)
 
 
 @contextmanager
