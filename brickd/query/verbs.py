@@ -83,6 +83,7 @@ VERBS = {
         served=False,
         also="perfetto pprof speedscope convert parquet jsonl csv",
     ),
+    "bundle": Verb("Write one archive for an incident.", also="incident report support archive tarball"),
     "inspect": Verb(
         "Show one segment in full: header, lanes, ledger, rings.", "InspectQuery", also="segment show dump"
     ),

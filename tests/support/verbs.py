@@ -22,7 +22,7 @@ from forked_processes import forking_parent
 from brickd.cli import main
 
 # Verbs that handle signals, or that start or end other processes, so that they need their own.
-_OWN_PROCESS = frozenset(("calibrate", "demo", "down", "record", "run", "up"))
+_OWN_PROCESS = frozenset(("bundle", "calibrate", "demo", "down", "record", "run", "up"))
 _INHERITED = frozenset(("COLUMNS", "NO_COLOR"))  # variables that only the verb reads
 
 SPANS = """
@@ -46,7 +46,8 @@ pause()
 
 def brickd(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a verb with an unlimited screen width, unless COLUMNS is given."""
-    if _OWN_PROCESS.isdisjoint(arguments[:1]) and _INHERITED.issuperset(environment):
+    only_checks = arguments[:1] == ("bundle",) and "--check" in arguments
+    if (only_checks or _OWN_PROCESS.isdisjoint(arguments[:1])) and _INHERITED.issuperset(environment):
         return _here(arguments, environment)
     inherited = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
     return forking_parent().run(arguments, inherited | environment)

@@ -29,7 +29,7 @@ from brickd.query.verbs import VERBS
 # left.
 ROOMS = (
     *("base", "shm", "query", "client", "model", "analysis", "state", "datasources", "recording", "views"),
-    *("screens", "results", "doctor", "export", "metrics", "api", "daemon", "launch", "demo", "top", "cli"),
+    *("screens", "results", "doctor", "export", "bundle", "metrics", "api", "daemon", "launch", "demo", "top", "cli"),
 )
 # Public modules outside of the rooms, and the rooms from which they may import.
 LIBRARY = ("brickd.divergence", "brickd.profile")

@@ -1,0 +1,134 @@
+"""The check of a bundle from another machine: whether it is complete and unchanged, and what is inside.
+
+Owns: which faults an archive may have. Must not know: tar, gzip, screens. Invariants: The archive is hostile input: its
+JSON is parsed with limits, and its recordings are read by the reader of recordings from memory. Nothing is written to a
+disk. A fault does not stop the check of the other members, unless the archive itself is damaged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any, NamedTuple
+
+from brickd.base import json_values
+from brickd.base.units import plural
+from brickd.bundle.archive_reader import ArchiveError, members, opened
+from brickd.bundle.manifest import DOCUMENT_BYTES_MAX, MANIFEST, README, RECORDING_SUFFIX, BundleManifest, decode
+from brickd.errors import RecordingRefused
+from brickd.recording.chunks import Form
+from brickd.recording.file_bytes import RecordingBytes
+from brickd.recording.file_index import FileIndex
+
+_JSON = ".json"
+
+
+class SeenMember(NamedTuple):
+    """A member of the archive: its length, its SHA-256, and what its content is."""
+
+    bytes: int
+    sha256: str
+    content: str
+
+
+class CheckedBundle(NamedTuple):
+    """The result of a check. `manifest` is None if it is missing or invalid."""
+
+    path: str
+    bytes: int
+    manifest: BundleManifest | None
+    members: dict[str, SeenMember]
+    faults: list[str]
+
+    def document(self) -> dict[str, Any]:
+        """Return the result as JSON."""
+        manifest = self.manifest
+        about = {} if manifest is None else {each.name: each.about for each in manifest.members}
+        return {
+            "schema_version": 1,
+            "path": self.path,
+            "bytes": self.bytes,
+            "valid": not self.faults,
+            "faults": self.faults,
+            "manifest": None if manifest is None else manifest.document(),
+            "members": [
+                {"name": name, **each._asdict(), "about": about.get(name)} for name, each in self.members.items()
+            ],
+        }
+
+
+def check(path: str) -> CheckedBundle:
+    """Check an archive.
+
+    Raises:
+        BrickdError: the file cannot be read at all.
+    """
+    seen: dict[str, SeenMember] = {}
+    faults: list[str] = []
+    manifest = None
+    with opened(path) as file:
+        length = os.fstat(file.fileno()).st_size
+        try:
+            for name, content in members(file):
+                try:
+                    what = _content(name, content)
+                    if name == MANIFEST:
+                        manifest = decode(content)
+                except (ValueError, RecordingRefused) as error:
+                    reason = error.reason if isinstance(error, RecordingRefused) else str(error)
+                    what = "not readable"
+                    faults.append(f"{name}: {reason}")
+                seen[name] = SeenMember(len(content), hashlib.sha256(content).hexdigest(), what)
+        except ArchiveError as error:
+            faults.append(f"the archive {error}")
+    faults += _differences(manifest, seen)
+    return CheckedBundle(path, length, manifest, seen, faults)
+
+
+def _differences(manifest: BundleManifest | None, seen: dict[str, SeenMember]) -> list[str]:
+    """Compare the members with the manifest."""
+    if manifest is None:
+        return [] if MANIFEST in seen else [f"there is no {MANIFEST}"]
+    listed = {each.name: each for each in manifest.members}
+    faults = [f"{name}: is not in the manifest" for name in seen if name not in listed and name != MANIFEST]
+    for name, each in listed.items():
+        if name not in seen:
+            faults.append(f"{name}: is missing, but is in the manifest")
+        elif seen[name].bytes != each.bytes:
+            faults.append(f"{name}: has {seen[name].bytes:,} bytes, expected {each.bytes:,}")
+        elif seen[name].sha256 != each.sha256:
+            faults.append(f"{name}: has the SHA-256 {seen[name].sha256}, expected {each.sha256}")
+    return faults
+
+
+def _content(name: str, content: bytes) -> str:
+    """Parse a member; return what it contains. ValueError, RecordingRefused: it is not what its name says."""
+    if name.endswith(RECORDING_SUFFIX):
+        return _recording(name, content)
+    if name.endswith(_JSON):
+        with json_values.validating():
+            found = json_values.document(content, DOCUMENT_BYTES_MAX)
+            json_values.require(isinstance(found, dict), "an object", found)
+        return "JSON"
+    if name == README:
+        content.decode("utf-8")  # UnicodeDecodeError is a ValueError
+        return "text"
+    raise ValueError(f"is not a member of a bundle, expected {README}, *{_JSON} or *{RECORDING_SUFFIX}")
+
+
+def _recording(name: str, content: bytes) -> str:
+    """Read a recording from memory."""
+    fd = os.memfd_create(name, os.MFD_CLOEXEC)
+    with open(fd, "wb", buffering=0, closefd=False) as file:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[file.write(rest) :]
+    file_bytes = RecordingBytes(name, fd)
+    try:
+        with Form(file_bytes) as form:
+            index = FileIndex(form)
+            notes = index.end.words()
+            what = f"{plural(index.counts['snapshots'], 'snapshot')}, {plural(index.counts['events'], 'event')}"
+            return f"recording: {what}" + (f" ({notes[0]})" if notes else "")
+    finally:
+        file_bytes.close()
