@@ -45,8 +45,11 @@ def screens(
         if frame.status.document is None:  # true for the first screen only: documents are kept
             source.answer(Request("status", StatusQuery(names=state.names)))  # raises the reason
         trends = tuple(draw(state, frame, size, look).trends)
-        for _ in trends:  # each is asked for at most once, even if they are old again when the last one has come
+        ends = time.monotonic() + state.interval  # the rates of hundreds of workers would take minutes
+        for _ in trends:
             frame = asker.more(state, trends) or frame
+            if time.monotonic() >= ends:
+                break
         drawn = draw(state, frame, size, look)
         yield [lines.text(each).rstrip(" ") for each in drawn.lines]
         if number == count:

@@ -15,8 +15,9 @@ from verbs import LOSING, brickd, started
 from brickd.shm.segment_files import find
 from brickd.top.batch import screens
 from brickd.top.panels import Look
-from brickd.top.source import LiveSource
+from brickd.top.source import LiveSource, Request
 from brickd.top.state import State
+from brickd.views.fetch_answer import FetchedAnswer
 
 PLAIN = Look(colour=False)
 
@@ -70,3 +71,19 @@ def test_a_batch_of_a_recording_shows_its_workers_and_ends(worker: Start, tmp_pa
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "  recording  " in shown.stdout.splitlines()[0]
     assert "  api/0" in {line[2:9].rstrip() for line in shown.stdout.splitlines()}
+
+
+def test_a_batch_asks_for_rates_no_longer_than_its_interval(worker: Start) -> None:
+    for _ in range(6):
+        started(worker, BRICKD_SERVICE="api")
+    asked: list[str] = []
+
+    class Counting(LiveSource):
+        def answer(self, request: Request) -> FetchedAnswer:
+            asked.append(request.view)
+            return super().answer(request)
+
+    list(screens(Counting(), State(interval=0.0), 1, None, PLAIN))
+    assert asked.count("history") == 2
+    list(screens(Counting(), State(interval=60.0), 1, None, PLAIN))
+    assert asked.count("history") == 2 + 7
