@@ -1,0 +1,59 @@
+"""`brickd top` keeps no memory from one screen to the next."""
+
+from __future__ import annotations
+
+import gc
+import json
+import tracemalloc
+
+import pytest
+from faults import Start
+from top_screens import PLAIN, TERMINAL
+from verbs import SPANS, started
+
+from brickd.top.draw import draw
+from brickd.top.poll import Asker
+from brickd.top.source import LiveSource, Request
+from brickd.top.state import State
+from brickd.views.fetch_answer import FetchedAnswer
+
+DAY = 86_400  # screens in a day, one per second
+GROWTH_BYTES_MAX = 50_000  # for any number of screens: a value kept for each of a day's would be more
+
+
+class Repeating(LiveSource):
+    """This machine, of which each answer is kept as text and read again."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+
+    def answer(self, request: Request) -> FetchedAnswer:
+        if request.view not in self.texts:
+            self.texts[request.view] = json.dumps(super().answer(request).document)
+        return FetchedAnswer(json.loads(self.texts[request.view]), ())
+
+
+@pytest.mark.parametrize(
+    "ticks",
+    [
+        pytest.param(200, marks=pytest.mark.ci),
+        pytest.param(DAY, marks=[pytest.mark.nightly, pytest.mark.timeout(1200)]),
+    ],
+)
+def test_screens_keep_no_memory(worker: Start, ticks: int) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    asker, state = Asker(Repeating()), State()
+
+    def run(count: int) -> int:
+        for _ in range(count):
+            drawn = draw(state, asker.frame(state, ("api", "api/0")), TERMINAL, PLAIN)
+            asker.more(state, drawn.trends)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        before = run(50)
+        assert run(ticks) - before < GROWTH_BYTES_MAX
+    finally:
+        tracemalloc.stop()
