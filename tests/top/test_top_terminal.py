@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import os
 import pty
@@ -28,11 +29,12 @@ class Terminal:
         self.process, self.master, self.slave = process, master, slave
         self.seen = b""
 
-    def until(self, text: bytes) -> None:
-        """Read until a text has come; forget what came before its end."""
+    def until(self, text: bytes) -> bytes:
+        """Read until a text has come; forget and return what came before it."""
         while text not in self.seen:
             self.seen += os.read(self.master, 1 << 16)
-        self.seen = self.seen.partition(text)[2]
+        before, _, self.seen = self.seen.partition(text)
+        return before
 
 
 @contextmanager
@@ -87,6 +89,20 @@ def test_a_suspended_screen_leaves_the_terminal_and_is_drawn_again_as_a_whole(wo
         os.write(top.master, b"q")
         assert top.process.wait() == 0
         assert termios.tcgetattr(top.slave)[3] & termios.ECHO
+
+
+@pytest.mark.ci
+def test_a_terminal_receives_a_copied_row_and_on_request_the_whole_screen(worker: Start) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    with terminal() as top:
+        os.write(top.master, b"p")
+        top.until(b"PAUSED")
+        os.write(top.master, b"c")
+        top.until(b"\x1b]52;c;")
+        copied = base64.b64decode(top.until(b"\a")).decode()
+        assert copied.split()[0] in ("norm", "gemm")
+        os.write(top.master, b"\x0c")
+        top.until(b"WORKER")
 
 
 @pytest.mark.ci
