@@ -1,7 +1,9 @@
 """The application: the endpoints and their answers.
 
 Owns: the list of endpoints, and the threads that build views. Must not know: sockets, how a daemon gets its data.
-Invariant: a call that may block runs in one of a few threads, never in the event loop.
+Invariants:
+A call that may block runs in one of a few threads, never in the event loop. A request of another web page reaches no
+endpoint.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from starlette.applications import Starlette
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from brickd.api import event_stream
 from brickd.api.backend import Served
@@ -21,6 +24,7 @@ from brickd.api.connection_limits import Limits
 from brickd.api.endpoint import Endpoint
 from brickd.api.error_responses import HANDLERS
 from brickd.api.peer_credentials import Role
+from brickd.api.request_origin import LOOPBACK, refusal
 from brickd.api.responses import FileResponse, Reply, encoded
 from brickd.client import protocol
 from brickd.datasources.world import World
@@ -118,11 +122,16 @@ class Application:
             self._control("/down", NoParameters, self._down, "Stop the daemon."),
         ]
         prefix = served.daemon().prefix
-        self.asgi = Starlette(
+        self._routes = Starlette(
             routes=[endpoint.route(limits, prefix) for endpoint in self._endpoints],
             exception_handlers=HANDLERS,
         )
-        self.asgi.router.redirect_slashes = False
+        self._routes.router.redirect_slashes = False
+
+    async def asgi(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, unless another web page may have sent it."""
+        refused = refusal(scope, LOOPBACK, protocol.HOST)
+        await (self._routes if refused is None else refused)(scope, receive, send)
 
     def end_streams(self) -> None:
         """End all streams, because a stream does not end by itself."""

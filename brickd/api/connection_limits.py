@@ -172,7 +172,8 @@ class Connection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Send JSON instead of uvicorn's plain text."""
         most = self._room.limits.head_bytes
-        self._turn_away(HTTPStatus.BAD_REQUEST, "wrong_request", f"expected HTTP with headers of at most {most} bytes")
+        text = f"expected HTTP with headers of at most {most} bytes, and one Host"
+        self._turn_away(HTTPStatus.BAD_REQUEST, "wrong_request", text)
 
     def pause_writing(self) -> None:
         """Begin the client's turn, because the client has stopped reading its answer."""

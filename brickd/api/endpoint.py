@@ -1,8 +1,8 @@
 """One endpoint of the API: its path, its role, and the parsing of its requests.
 
 Owns: the first checks of each request, and where the parameters of a request are. Must not know: the list of endpoints,
-their answers. Invariants: A client without the role that a path needs is refused before anything else. A client that
-uses another prefix learns nothing about the daemon's segments.
+their answers. Invariants: A client without the role that a path needs is refused before its parameters are read. A
+client that uses another prefix learns nothing about the daemon's segments.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The server for metrics: HTTP on a TCP socket of this machine.
 
 Owns: what a client must send before it gets anything, the paths. Must not know: how a page or a profile is made.
-Invariants: A request whose Host is not this machine is refused, so that no web page can read metrics through a browser.
-If there is a token, a request without the token learns nothing. No request changes anything. Clients of this server
-never take the places of clients of the API.
+Invariants: A request of another web page is refused, so that no page can read metrics through a browser. If there is a
+token, a request without the token learns nothing. No request changes anything. Clients of this server never take the
+places of clients of the API.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from brickd.api.connection_limits import ClientPlaces, Limits, connections
 from brickd.api.endpoint import query_pairs, require_small_head
 from brickd.api.error_responses import HANDLERS, error_body
 from brickd.api.peer_credentials import Role
+from brickd.api.request_origin import LOOPBACK, refusal
 from brickd.api.responses import Reply
 from brickd.api.tcp_listener import TcpListener
 from brickd.client import protocol
@@ -53,6 +54,7 @@ class HttpServer:
     def __init__(self, listener: TcpListener, world: World, page: MetricsPage, token: bytes | None = None) -> None:
         self.address = listener.address
         self._listener, self._world, self._page, self._token = listener, world, page, token
+        self._names = LOOPBACK | {listener.name.lower()}
         self._profiles, self._ending = 0, asyncio.Event()
         self._threads = ThreadPoolExecutor(LIMITS.threads, "brickd-http")
         self._room = ClientPlaces(LIMITS, lambda _: Role.READ)
@@ -87,14 +89,11 @@ class HttpServer:
                 self._loop.call_soon_threadsafe(self._room.shed)
 
     async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refused = self._refused(Headers(scope=scope))
+        refused = refusal(scope, self._names) or self._without_token(Headers(scope=scope))
         await (self._application if refused is None else refused)(scope, receive, send)
 
-    def _refused(self, headers: Headers) -> Response | None:
-        """Return the refusal for a client that may not use this server."""
-        if not self._listener.is_meant(host := headers.get("host", "")):
-            text = f"Host is {host[:60]!r}, expected {self.address}"
-            return Reply(error_body("other_host", text), HTTPStatus.MISDIRECTED_REQUEST)
+    def _without_token(self, headers: Headers) -> Response | None:
+        """Return the refusal for a client that does not send the token."""
         given = headers.get("authorization", "").encode("latin-1")
         if self._token is not None and not hmac.compare_digest(given, b"Bearer " + self._token):
             seen = "wrong" if given else "missing"

@@ -1,7 +1,7 @@
 """The TCP socket for metrics.
 
-Owns: on which addresses the socket may listen, and by which names a client may address this machine. Must not know:
-HTTP requests, what is served. Invariant: only this machine can connect.
+Owns: on which addresses the socket may listen. Must not know: HTTP requests, what is served. Invariant: only this
+machine can connect.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import socket
 from brickd.errors import BrickdError, WrongQuestion
 
 _BACKLOG = 32
-_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 class TcpListener:
@@ -20,6 +19,7 @@ class TcpListener:
 
     Attributes:
         address: the address, with the port that the system chose if port 0 was given.
+        name: the address without the port.
     """
 
     def __init__(self, address: str) -> None:
@@ -43,16 +43,8 @@ class TcpListener:
                 f"--http {address}: cannot listen: {error.strerror} (brickd status shows whether a daemon runs;"
                 " ss -ltnp shows other processes; or choose another port)"
             ) from None
-        self._name = f"[{host}]" if ":" in host else host
-        self.address = f"{self._name}:{self.socket.getsockname()[1]}"
-
-    def is_meant(self, host: str) -> bool:
-        """Whether a Host header names this machine.
-
-        The name of a web page may resolve to this machine, but then the browser sends the name of the page.
-        """
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
-        return name.lower() in _NAMES or name == self._name
+        self.name = f"[{host}]" if ":" in host else host
+        self.address = f"{self.name}:{self.socket.getsockname()[1]}"
 
     def close(self) -> None:
         """Stop listening."""

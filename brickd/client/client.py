@@ -26,7 +26,7 @@ Why = Literal["none", "stale", "silent", "broken", "strange", "elsewhere", "busy
 
 # http.client is not used, because it takes 40 ms to load, a quarter of the limit for `brickd status`. The protocol is
 # HTTP/1.0, because then a server sends no chunked answer.
-_REQUEST = "{method} {target} HTTP/1.0\r\nhost: brickd\r\n{header}: {prefix}\r\ncontent-length: {length}\r\n\r\n{body}"
+_REQUEST = "{method} {target} HTTP/1.0\r\nhost: {host}\r\n{header}: {prefix}\r\ncontent-length: {length}\r\n\r\n{body}"
 _CONNECT_SECONDS = 1
 _ANSWER_SECONDS, _SHORT_SECONDS = 5.0, 0.5
 _LINE_BYTES = 1 << 14
@@ -177,6 +177,7 @@ def ask(path: str, query: Iterable[tuple[str, str]] = (), *, post: bool = False,
     request = _REQUEST.format(
         method="POST" if post else "GET",
         target=f"{protocol.ROOT}/{path}".rstrip("/") + (f"?{form}" if form and not post else ""),
+        host=protocol.HOST,
         header=protocol.PREFIX,
         prefix=protocol.quoted(prefix()),
         length=len(form) if post else 0,

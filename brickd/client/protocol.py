@@ -15,6 +15,9 @@ ROOT = "/v1"
 # A header of a request: the quoted prefix of the client's segments. Without this header, the daemon's prefix applies.
 PREFIX = "brickd-prefix"
 
+# The Host of a client. A daemon refuses it with a port, which a browser adds to a name.
+HOST = "brickd"
+
 # Errors that do not depend on the request: the daemon refuses this client, for now or always.
 OTHER_PREFIX, STRANGER, BUSY = "other_prefix", "stranger", "busy"
 

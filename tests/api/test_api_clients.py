@@ -268,7 +268,7 @@ try:
     client.connect(sys.argv[1])
 except PermissionError:
     sys.exit("kept out")
-client.sendall(f"{sys.argv[2]} HTTP/1.1\\r\\nhost: x\\r\\n\\r\\n".encode())
+client.sendall(f"{sys.argv[2]} HTTP/1.1\\r\\nhost: brickd\\r\\n\\r\\n".encode())
 sys.stdout.write(b"".join(iter(lambda: client.recv(65536), b"")).decode())
 """
 
@@ -348,7 +348,7 @@ statuses = []
 for client in clients:
     client.connect(sys.argv[1])
     if sys.argv[3]:
-        client.sendall(f"GET {sys.argv[3]} HTTP/1.1\\r\\nhost: x\\r\\n\\r\\n".encode())
+        client.sendall(f"GET {sys.argv[3]} HTTP/1.1\\r\\nhost: brickd\\r\\n\\r\\n".encode())
         statuses.append(client.recv(12)[9:].decode())
 for silent in [] if sys.argv[3] else clients[:-10]:
     silent.recv(1)  # until it is closed

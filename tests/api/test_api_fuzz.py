@@ -82,13 +82,14 @@ def test_any_request_is_answered_or_refused(path: Path, target: str, body: bytes
         st.sampled_from(
             ["Content-Length: 5", "Content-Length: -1", "Transfer-Encoding: chunked", "Transfer-Encoding: x", "Host: y",
              "Connection: upgrade", "Upgrade: websocket", "Expect: 100-continue", "Cookie: \xe9", ":", "x",
-             "Range: bytes=0-1", "brickd-prefix: x"]
+             "Range: bytes=0-1", "brickd-prefix: x", "Origin: http://localhost", "Origin: \xe9", "Sec-Fetch-Site: x"]
         ),
         max_size=3,
     ),
+    host=st.sampled_from(["brickd", "localhost", "x", "", "\xe9:1"]),
 )  # fmt: skip
-def test_any_head_is_answered_or_refused(path: Path, method: str, target: str, headers: list[str]) -> None:
-    lines = [f"{method} {target} HTTP/1.1", "Host: x", *headers]
+def test_any_head_is_answered_or_refused(path: Path, method: str, target: str, headers: list[str], host: str) -> None:
+    lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", *headers]
     with connected(path) as client:
         client.sendall("".join(f"{line}\r\n" for line in lines).encode("latin-1") + b"\r\n")
         client.shutdown(1)  # the client sends less than the body that it announced

@@ -97,9 +97,34 @@ def test_a_request_for_another_host_is_refused(address: str, host: str) -> None:
     assert (found.status, kind(found.body)) == (HTTPStatus.MISDIRECTED_REQUEST, "other_host")
 
 
+def test_a_request_without_a_host_is_refused(address: str) -> None:
+    host, port = address.split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as client:
+        client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        found = answer(rest(client))
+    assert (found.status, kind(found.body)) == (HTTPStatus.MISDIRECTED_REQUEST, "other_host")
+
+
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1:8080", "[::1]", "[::1]:9230"])
 def test_this_machine_has_several_names(address: str, host: str) -> None:
     assert get(address, "/metrics", f"Host: {host}").status == 200
+
+
+def test_the_address_of_the_port_is_a_name_and_the_host_of_the_api_is_not(daemon: Daemon) -> None:
+    with serving(daemon, address="127.0.0.2:0") as address:
+        for host in (address, "127.0.0.2", "localhost"):
+            assert get(address, "/metrics", f"Host: {host}").status == 200
+        for host in ("127.0.0.3", "brickd"):
+            assert get(address, "/metrics", f"Host: {host}").status == HTTPStatus.MISDIRECTED_REQUEST
+        message = json.loads(get(address, "/metrics", "Host: x").body)["error"]["message"]
+    assert message == "Host is 'x', expected one of 127.0.0.1, 127.0.0.2, [::1], localhost (with any port)"
+
+
+@pytest.mark.parametrize("header", ["Origin: null", "Origin: http://evil.example", "Sec-Fetch-Site: cross-site"])
+def test_a_page_of_another_origin_reads_nothing(address: str, header: str) -> None:
+    assert get(address, "/metrics", f"Origin: http://{address}").status == 200
+    found = get(address, "/metrics", header)
+    assert (found.status, kind(found.body)) == (403, "web_page")
 
 
 def test_without_the_token_a_client_learns_nothing(daemon: Daemon) -> None:

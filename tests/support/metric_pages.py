@@ -47,7 +47,8 @@ def get(address: str, target: str = "/metrics", *headers: str, method: str = "GE
     """Send a request to the TCP port of a daemon. If no header is a Host, add one with the address of the daemon."""
     host, _, port = address.rpartition(":")
     hosts = () if any(each.startswith("Host:") for each in headers) else (f"Host: {address}",)
-    sent = request(target, None, *hosts, *headers).replace(b"Host: brickd\r\n", b"").replace(b"GET", method.encode(), 1)
+    sent = request(target, None, *hosts, *headers).replace(b"Host: brickd\r\n", b"", 1)
+    sent = sent.replace(b"GET", method.encode(), 1)
     with socket.create_connection((host.strip("[]"), int(port)), timeout=30) as client:
         client.sendall(sent)
         return answer(rest(client))
