@@ -11,7 +11,7 @@ import contextlib
 import os
 import pwd
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -62,13 +62,16 @@ class PrivateWords:
         word = found[0]
         return self._by_word.get(word.casefold(), HOME if found["home"] else USER)
 
-    def value(self, of: Any) -> Any:
-        """Return a document without private words. Keys of a schema stay, even if a user has such a name."""
+    def value(self, of: Any, verbatim: Set[str] = frozenset()) -> Any:
+        """Return a document without private words.
+
+        Keys of a schema stay, even if a user has such a name. The values of the keys in `verbatim` stay, too.
+        """
         if isinstance(of, str):
             return self.text(of)
         if isinstance(of, dict):
-            return {self._key(key): self.value(each) for key, each in of.items()}
-        return [self.value(each) for each in of] if isinstance(of, list | tuple) else of
+            return {self._key(key): each if key in verbatim else self.value(each, verbatim) for key, each in of.items()}
+        return [self.value(each, verbatim) for each in of] if isinstance(of, list | tuple) else of
 
     def _key(self, of: Any) -> Any:
         return self.text(of) if isinstance(of, str) and not _SCHEMA_KEY.fullmatch(of) else of

@@ -27,6 +27,8 @@ from brickd.shm import _reader
 _TEXTS = frozenset(
     (_reader.CHUNK_BEGINNING, _reader.CHUNK_EVENTS, _reader.CHUNK_TABLES, _reader.CHUNK_SNAPSHOT, _reader.CHUNK_ENDING)
 )
+# The texts in a snapshot that are numbers: a word may occur in them by chance.
+_NUMBERS = frozenset(("summaries", "latency", "left_out", "uuid", "boot_id"))
 _PIECE_BYTES = 1 << 20
 _FIELD_BYTES = 64  # the length of these fields of a segment's header
 
@@ -97,7 +99,7 @@ def _copy(file: _reader.Recording, chunk: Chunk, words: PrivateWords) -> None:
         found = _parsed(chunk.body)
         if chunk.kind == _reader.CHUNK_SNAPSHOT:
             _rewrite_headers(found, words)
-        file.append(chunk.kind, chunk.at_ns, plain(words.value(found)).encode())
+        file.append(chunk.kind, chunk.at_ns, plain(words.value(found, _NUMBERS)).encode())
 
 
 def _parsed(body: bytes) -> Any:

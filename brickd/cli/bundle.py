@@ -17,6 +17,7 @@ import click
 
 from brickd.base import escape, units
 from brickd.cli import progress
+from brickd.cli.completion import with_recordings
 from brickd.cli.output import emit
 from brickd.cli.query_options import ParameterType
 from brickd.errors import Exit
@@ -28,7 +29,7 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command()
-@click.argument("recordings", nargs=-1, metavar="[RECORDING]...")
+@click.argument("recordings", nargs=-1, metavar="[RECORDING]...", shell_complete=with_recordings(None))
 @click.option(
     "-o", "--output", "file", metavar="FILE", help="Write to FILE (default: brickd-DATE-TIME.tar.gz in this directory)."
 )
@@ -78,6 +79,8 @@ def bundle(
         raise click.UsageError("--output is empty, expected the name of a file")
     if recordings and no_recording:
         raise click.UsageError(f"--no-recording contradicts recording {recordings[0]}: give one of them")
+    if (recordings or no_recording) and _is_given(context, "seconds"):
+        raise click.UsageError("--duration needs a recording that is made now: leave it out")
     from brickd.bundle.make_bundle import BundleOrder, make
 
     order = BundleOrder(None if no_recording else seconds, tuple(recordings), redact=not no_redact, force=force)
@@ -90,11 +93,14 @@ def bundle(
 
 def _require_alone(context: click.Context) -> None:
     """Refuse other options next to --check."""
-    commandline = click.core.ParameterSource.COMMANDLINE
-    for name in context.params:
-        if name not in ("check", "as_json") and context.get_parameter_source(name) == commandline:
-            option = next(each for each in context.command.params if each.name == name)
-            raise click.UsageError(f"--check contradicts {option.opts[0]}: give one of them")
+    for each in context.command.params:
+        if each.name not in ("check", "as_json") and _is_given(context, each.name or ""):
+            raise click.UsageError(f"--check contradicts {each.opts[0]}: give one of them")
+
+
+def _is_given(context: click.Context, name: str) -> bool:
+    """Whether the command line has this parameter."""
+    return context.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
 
 
 @contextmanager

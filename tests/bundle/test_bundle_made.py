@@ -19,7 +19,7 @@ from verbs import brickd, document, started
 
 from brickd.base.paths import runtime
 from brickd.bundle.archive_check import check
-from brickd.bundle.archive_writer import archive
+from brickd.bundle.archive_writer import archive, require_free
 from brickd.bundle.bounded_call import bounded_call
 from brickd.bundle.manifest import BundleManifest, decode, diff_name, encoded
 from brickd.errors import BrickdError
@@ -216,6 +216,8 @@ def test_an_existing_file_is_replaced_only_by_force(tmp_path: Path) -> None:
         archive(path, 0, force=False),
     ):
         pass
+    with pytest.raises(BrickdError, match="already exists"):  # before any work is done
+        require_free(path, force=False)
     assert path.read_bytes() == b"old"
     with pytest.raises(KeyboardInterrupt), archive(path, 0, force=True):
         raise KeyboardInterrupt
@@ -311,4 +313,5 @@ def test_options_that_contradict_each_other_are_refused() -> None:
     refused = brickd("bundle", "a.brick", "--no-recording")
     assert (refused.returncode, "--no-recording contradicts recording a.brick" in refused.stderr) == (2, True)
     assert brickd("bundle", "--output=").returncode == 2
+    assert "--duration needs a recording" in brickd("bundle", "--no-recording", "--duration", "1s").stderr
     assert brickd("bundle", "--duration", "0").returncode == 2

@@ -147,7 +147,7 @@ def test_the_words_of_this_machine_are_the_host_the_users_and_their_homes() -> N
     text = f"{NAME} on h1.a.example h1 x.a.example: /{NAME}-home/x, /run/planted/s"
     assert words.text(text) == f"{USER} on {HOST} {HOST} x.{DOMAIN}: {HOME}/x, $BRICKD_SOCKET"
     assert words.text("root runs brickd on localhost: /, /tmp") == "root runs brickd on localhost: /, /tmp"
-    assert of_this_machine({"HOME": "/tmp", "BRICKD_SHM_PREFIX": "/p-"}).text("/tmp/a /p-1") == "/tmp/a /p-1"
+    assert of_this_machine({"HOME": "/tmp", "BRICKD_SHM_PREFIX": "/p-"}).text("/tmp/a /p- /p-1") == "/tmp/a /p- /p-1"
     assert os.uname().nodename.casefold() in ("localhost", words.and_host("").text(os.uname().nodename)) or (
         words.text(os.uname().nodename) == HOST
     )
@@ -160,6 +160,7 @@ def test_equal_checksums_stay_equal_and_have_other_values() -> None:
     assert found["a"]["checksum"] == found["b"]["checksum"] != "00ff00ff00ff00ff"
     assert (found["b"]["mean"], len(found["b"]["step"])) == (None, 16)
     assert other.document(document)["a"] != found["a"]
+    assert len(one.document({"step": "17"})["step"]) == 16
     assert one.document({"not_comparable": {"key": 3, "alone": 1}}) == {"not_comparable": {"key": 3, "alone": 1}}
     assert one.document({"text": "00ff00ff00ff00ff"})["text"] == found["a"]["checksum"]
 
