@@ -109,7 +109,8 @@ class Asker:
         """Ask for the histories that are oldest; return the frame with them, or None if all are new enough."""
         due = [name for name in trends if not self._is_current(name)]
         due.sort(key=lambda name: self._histories[name].asked if name in self._histories else 0.0)
-        for name in due[:_HISTORIES_PER_TICK]:
+        # a recording is read as a whole for each of them, and a key waits for the end of this
+        for name in due[: 1 if self._source.recorded else _HISTORIES_PER_TICK]:
             found = self._ask(partial(self._history, name, state), KeptAnswer())
             self._histories[name] = _History(time.monotonic(), (state.cursor, state.rates_over), found.document)
         return self._frame(state) if due else None

@@ -15,7 +15,7 @@ from brickd.model.brick_totals import per_second
 from brickd.model.day_history import DayHistory, HistoryOf, HistoryRow
 from brickd.model.survey_snapshot import EVERY_NS
 from brickd.model.worker_names import suggestion
-from brickd.model.workers import select
+from brickd.model.workers import Survey, select
 from brickd.query.queries import HistoryQuery
 from brickd.views.common import (
     Answer,
@@ -41,8 +41,7 @@ def answer(world: World, query: HistoryQuery) -> Answer:
     period = period_of(world, query)
     every_ns = round(_every_s(query, period) * SECOND)
     survey = world.survey()
-    services = {each.service for each in survey.workers} | {each.service for each in survey.removed}
-    of = _of(world, query, period, services)
+    of = _of(world, query, period, survey)
     history = DayHistory(of, every_ns)
     rows = [*history.rows(world.day_slots(period.began_ns, period.ended_ns, work=of.by_worker))]
     total, words = history.total, survey.words + foreign_words(survey)
@@ -72,15 +71,14 @@ def _every_s(query: HistoryQuery, period: AskedPeriod) -> float:
     return next((each for each in _EVERY_S if length_s <= _ROWS * each), _EVERY_S[-1])
 
 
-def _of(world: World, query: HistoryQuery, period: AskedPeriod, services: set[str]) -> HistoryOf:
+def _of(world: World, query: HistoryQuery, period: AskedPeriod, survey: Survey) -> HistoryOf:
     """Return what the history is about. NoSuchWorker: a name is unknown both now and in the period."""
-    by_worker = False
-    if not services.issuperset(query.names):
+    services = {each.service for each in survey.workers} | {each.service for each in survey.removed}
+    if not (services | {each.name for each in survey.workers}).issuperset(query.names):
         there = {name for slot in world.day_slots(period.began_ns, period.ended_ns, work=False) for name in slot.lost}
         services |= {service for service, _ in there}
-        survey = world.survey()
         select(survey.workers, query.names, foreign=survey.foreign, services=services | {name for _, name in there})
-        by_worker = not services.issuperset(query.names)
+    by_worker = not services.issuperset(query.names)
     if by_worker and query.brick is not None:
         worker = next(name for name in query.names if name not in services)
         raise BrickdError(

@@ -18,7 +18,7 @@ from verbs import SPANS, started
 from brickd.errors import BrickdError
 from brickd.top.poll import Asker, Frame, Poller
 from brickd.top.source import DocumentSource, LiveSource, Request, opened
-from brickd.top.state import State
+from brickd.top.state import DAY, State
 from brickd.views.fetch_answer import FetchedAnswer
 
 NEVER = 3600.0  # an interval that ends after the test
@@ -166,6 +166,22 @@ def test_a_recording_is_not_asked_again_at_the_interval(worker: Start, tmp_path:
         poller.want(State(interval=0.001, cursor=1.0), ("api",))
         found = until(frames, lambda frame: frame.state.cursor == 1.0)
         assert found.status is not first.status
+
+
+def test_a_recording_is_read_for_one_history_at_a_time_the_oldest_first(worker: Start, tmp_path: Path) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    with opened([timed(tmp_path / "run.brick")]) as source:
+        asker = Asker(source)
+
+        def known(state: State, *trends: str) -> set[str]:
+            asker.frame(state, trends)
+            frame = asker.more(state, trends)
+            assert frame is not None
+            return set(frame.histories)
+
+        assert known(State(), "api") == {"api"}
+        assert known(State(rates_over=DAY), "api", "api/0") == {"api/0"}
+        assert known(State(rates_over=DAY), "api", "api/0") == {"api", "api/0"}
 
 
 @pytest.mark.ci
