@@ -220,7 +220,6 @@ def _help(state: State, width: int, room: int | None) -> Block:
 def _panel(state: State, frame: Frame, document: Document, width: int, room: int | None, look: Look) -> Block:
     panel = panels.shown(state, recorded=frame.recorded)
     content, note = _content(panel, state, frame, document, Screen(width, look.colour))
-    content = panels.filtered(content, state)
     head = [styled(painted(text), "bold") for text in content.head]
     notices = [line(escape.text(text, width), style) for text, style in note]
     left = None if room is None else max(0, room - 1 - len(head) - len(notices))
@@ -241,16 +240,18 @@ def _content(
     if kept.error is not None and panel.view is not None:
         notes.append((_failed(kept.error, _age(kept, frame), screen.width or 1000), "red"))
     asked = panels.shown(frame.state, recorded=frame.recorded)
-    if kept.document is None or (
-        panel.view is not None and (asked.name != panel.name or frame.state.about != state.about)
-    ):
+    other = asked.name != panel.name or frame.state.about != state.about
+    # the first rows alone would look as if no other row had the filter's text
+    part = state.needs_all_rows and not frame.state.needs_all_rows
+    if kept.document is None or (panel.view is not None and (other or part)):
         waits = () if kept.error is not None else (panels.PanelRow("…"),)
         return panels.Content((), waits), notes
     # the notes about a live period say what the head of the table says, too: how long the period is
     if not panel.timed and panel.view is not None and kept.error is None and kept.words[:1] != frame.status.words[:1]:
         notes += [(f"~ {words}", "yellow") for words in kept.words[:1]]
     # a recording ends at the cursor, so its document needs no other limit
-    return panel.draw(kept.document, screen, state._replace(cursor=None) if frame.recorded else state), notes
+    drawn = panel.draw(kept.document, screen, state._replace(cursor=None) if frame.recorded else state)
+    return panels.filtered(drawn, state), notes
 
 
 def _age(kept: KeptAnswer, frame: Frame) -> str:

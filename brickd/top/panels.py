@@ -119,13 +119,12 @@ def _bricks(state: State, status: Document) -> Query:
     if state.cursor is not None and sort == "spread":  # the last day has no workers
         sort = BRICK_SORTS[0]
     rows = state.places.get("panel", Selection()).row // ROWS_STEP + 1
-    whole = bool(state.filter) or state.reverse
     return BricksQuery(
         names=state.about,
         sort=sort,
         over=_over(state, status),
         at=state.cursor,
-        top=None if whole else rows * ROWS_STEP,
+        top=None if state.needs_all_rows else rows * ROWS_STEP,
     )
 
 

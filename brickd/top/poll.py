@@ -24,6 +24,7 @@ Document = dict[str, Any]
 
 _HISTORY_SECONDS = 10.0  # a slot of the last hour ends this often
 _RATES = 12  # the rates of a name: all of them fit on 80 columns
+_REST = 3  # between two frames, the thread rests this many times as long as the answers took
 _HISTORIES_PER_TICK = 2  # so that the histories of many workers never delay the totals by much
 
 
@@ -87,7 +88,7 @@ class Asker:
         self._status, self._panel = KeptAnswer(), KeptAnswer()
         self._asked: State | None = None
         self._histories: dict[str, _History] = {}
-        self._seconds = 0.0
+        self.seconds = 0.0
 
     def frame(self, state: State, trends: Sequence[str], *, tick: bool = True) -> Frame:
         """Return the screen's documents, with the histories that are known.
@@ -101,7 +102,7 @@ class Asker:
         before, self._asked = self._asked, state
         if before is None or not before.asks_like(state) or (tick and not self._source.recorded):
             self._ask_all(state, before, tick=tick)
-            self._seconds = time.monotonic() - began
+            self.seconds = time.monotonic() - began
         self._histories = {name: found for name, found in self._histories.items() if name in trends}
         return self._frame(state)
 
@@ -132,7 +133,7 @@ class Asker:
                 if each.document is not None and each.period[1] == state.rates_over
             },
             newest=self._source.newest(),
-            seconds=self._seconds,
+            seconds=self.seconds,
             recorded=self._source.recorded,
         )
 
@@ -180,6 +181,15 @@ def _unexpected(error: Exception) -> str:
     return (
         str(other) if other is not None else f"{type(error).__name__}: {error} (a defect of brickd: please report it)"
     )
+
+
+def due_after(due: float, interval: float, took: float, now: float) -> float:
+    """Return when the next frame is due. Answers that take long keep a daemon busy for a quarter of the time at most.
+
+    >>> due_after(10.0, 1.0, 0.1, 10.1), due_after(10.0, 1.0, 2.0, 12.0)
+    (11.0, 18.0)
+    """
+    return max(due + interval, now + _REST * took)
 
 
 class Poller:
@@ -244,7 +254,7 @@ class Poller:
             if wanted or tick:
                 self._send(self._asker.frame(state, trends, tick=tick))
             if tick:
-                due = max(due + state.interval, time.monotonic())
+                due = due_after(due, state.interval, self._asker.seconds, time.monotonic())
             with self._changed:
                 trends = self._trends  # those of the frame that was sent, if it was drawn already
             if not self._wanted:

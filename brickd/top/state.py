@@ -121,15 +121,19 @@ class State(NamedTuple):
         """The names that the panel is about."""
         return self.names if self.subject is None else (self.subject,)
 
+    @property
+    def needs_all_rows(self) -> bool:
+        """Whether the panel cannot be drawn from its first rows alone."""
+        return bool(self.filter) or self.reverse
+
     def asks_like(self, other: State) -> bool:
         """Whether both states need the same answers."""
         return self._asked() == other._asked()
 
     def _asked(self) -> tuple[object, ...]:
         rows = self.places.get("panel", Selection()).row // ROWS_STEP
-        whole = bool(self.filter) or self.reverse
         chosen = (self.about, self.panel, self.sort, self.period, self.rates_over, self.picked, self.cursor)
-        return (*chosen, self.interval, rows, whole)
+        return (*chosen, self.interval, rows, self.needs_all_rows)
 
 
 ROWS_STEP = 200  # a panel asks for this many more rows than the operator has passed

@@ -112,6 +112,31 @@ def test_the_first_frame_waits_for_the_screen(worker: Start) -> None:
     poller.end()
 
 
+class Slow(LiveSource):
+    """This machine, whose status takes a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answered: SimpleQueue[tuple[float, float]] = SimpleQueue()
+
+    def answer(self, request: Request) -> FetchedAnswer:
+        if request.view != "status":
+            return super().answer(request)
+        began = time.monotonic()
+        threading.Event().wait(0.01)
+        found = super().answer(request)
+        self.answered.put((began, time.monotonic()))
+        return found
+
+
+def test_a_slow_daemon_gets_more_rest_than_work(worker: Start) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    source = Slow()
+    with polling(source, State(interval=0.001)):
+        (began, ended), (again, _) = (source.answered.get(timeout=60) for _ in range(2))
+        assert again - ended >= 2 * (ended - began)
+
+
 def test_no_error_ends_the_frames_and_the_last_data_stays(worker: Start) -> None:
     started(worker, SPANS, BRICKD_SERVICE="api")
     source = Failing()

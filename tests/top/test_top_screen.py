@@ -106,6 +106,17 @@ def test_keys_choose_sort_and_filter(worker: Start) -> None:
     assert reverse == [line[:4] for line in top.press("r") if line.startswith(("norm", "gemm"))][::-1]
 
 
+def test_a_filter_shows_no_rows_until_all_rows_have_arrived(worker: Start) -> None:
+    started(worker, BRICKS, BRICKD_SERVICE="api")
+    top = Top(state=State(sort="name"))  # n99 is not among the first 200 rows
+    top.state = top.state._replace(filter="n99")
+    top.draw()
+    assert "…" in top.lines
+    top.ask()
+    assert "…" not in top.lines
+    assert [line for line in top.lines if line.startswith("n99 ")]
+
+
 def test_a_cut_list_says_which_rows_are_shown(worker: Start) -> None:
     started(worker, BRICKS, BRICKD_SERVICE="api")
     top = Top()
