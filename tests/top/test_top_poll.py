@@ -82,9 +82,20 @@ def test_histories_are_asked_for_after_the_panel_and_when_a_list_moves(worker: S
     with polling(source, State(interval=NEVER)) as (poller, frames):
         assert frames.get(timeout=60).panel.document is not None
         assert source.asked == ["status", "bricks"]
-        poller.want(State(interval=NEVER), ("api", "api/0", "api/1"))
+        poller.want(State(interval=NEVER), ("api", "api/0"))
         frames.get(timeout=60)
         assert source.asked == ["status", "bricks", "history", "history"]
+
+
+def test_a_frame_waits_for_two_histories_at_most(worker: Start) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    source, names = Failing(), ("api", "api/0", "api/1")
+    asker = Asker(source)
+    asker.frame(State(), names)
+    assert asker.more(State(), names) is not None
+    assert source.asked == ["status", "bricks", "history", "history"]
+    asker.more(State(), names)
+    assert source.asked[4:] == ["history"]
 
 
 def test_a_paused_screen_is_not_asked_for_until_the_operator_chooses(worker: Start) -> None:
