@@ -121,6 +121,36 @@ class FileIndex:
             elif (shown := self._shown(chunk, tables)) is not None:
                 yield shown
 
+    def snapshots_of(self, began_ns: int, ended_ns: int) -> Iterator[Shown]:
+        """Yield the snapshots of a period, those next to it, and the first and the last one of the file, in order.
+
+        No other snapshot is decoded.
+        """
+        tables = NameTables(self.form, self._refuse)
+        for place in self._places_of(began_ns, ended_ns, tables):
+            if (chunk := self.form.again(place)) is not None and (shown := self._shown(chunk, tables)) is not None:
+                yield shown
+
+    def _places_of(self, began_ns: int, ended_ns: int, tables: NameTables) -> Iterator[int]:
+        outside: int | None = None  # the position of the last snapshot, if it was not yielded
+        before = 0  # whether the last snapshot was before (-1), in (0) or after (1) the period
+        for head in self.form.heads(_reader.CHUNK_TABLES, _reader.CHUNK_SNAPSHOT):
+            if self._limit is not None and head.offset >= self._limit:
+                break
+            if head.kind == _reader.CHUNK_TABLES:
+                tables.add(head.offset)
+                continue
+            side = (head.at_ns >= ended_ns) - (head.at_ns < began_ns)
+            if side == before != 0:
+                outside = head.offset
+                continue
+            if outside is not None:
+                yield outside
+            yield head.offset
+            before, outside = side, None
+        if outside is not None:
+            yield outside
+
     def _only(self, *kinds: int) -> Iterator[Chunk]:
         for chunk in self.form.only(*kinds):
             if self._limit is not None and chunk.offset >= self._limit:

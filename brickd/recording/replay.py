@@ -167,7 +167,8 @@ class Replay:
         """
         tables = SlotTables()
         found = False
-        for before, after in itertools.pairwise(self._snapshots()):
+        near = (shown.snapshot for file in self._files for shown in file.snapshots_of(began_ns, ended_ns))
+        for before, after in itertools.pairwise(near):
             if before.at_ns < after.at_ns and began_ns <= (before.at_ns + after.at_ns) // 2 < ended_ns:
                 found = True
                 yield slot(before, after, tables)

@@ -52,6 +52,8 @@ def test_the_events_at_a_time_are_those_until_then() -> None:
     assert events.until(99).since(0).events == ()
     assert [each.number for each in events.until(300).since(1).events] == [2, 3]
     assert events.until(200).since(0).missed == 0
+    events.add(Event(5, 500, "looked", "once"))
+    assert (events.until(400).since(0).missed, events.until(500).since(0).missed) == (0, 1)
 
 
 def test_the_chunks_at_a_time_end_at_the_next_snapshot(recording: str) -> None:
@@ -62,3 +64,23 @@ def test_the_chunks_at_a_time_end_at_the_next_snapshot(recording: str) -> None:
         (whole,) = replay._files
         after = [each for each in whole._only(*range(_reader.CHUNK_KINDS)) if each.offset > kept[-1].offset]
         assert [each.kind for each in after] == [_reader.CHUNK_SNAPSHOT, _reader.CHUNK_EVENTS, _reader.CHUNK_SNAPSHOT]
+
+
+def test_only_the_snapshots_of_a_period_and_those_next_to_it_are_read(recording: str) -> None:
+    with opened([recording]) as replay:
+        (file,) = replay._files
+        first, second, third, last = TIMES
+        for began, ended, read in (
+            (first, last + 1, [0, 1, 2, 3]),
+            (second, third, [0, 1, 2, 3]),
+            (second + 1, third, [0, 1, 2, 3]),
+            (third, third + 1, [0, 1, 2, 3]),
+            (last, last + 1, [0, 2, 3]),
+            (first, first + 1, [0, 1, 3]),
+            (last + 1, last + 2, [0, 3]),
+            (first - 2, first, [0, 3]),
+        ):
+            found = [TIMES.index(each.snapshot.at_ns) for each in file.snapshots_of(began, ended)]
+            assert found == read, (began - first, ended - first)
+        (earlier,) = replay.at(second)._files
+        assert [each.snapshot.at_ns for each in earlier.snapshots_of(first, last)] == TIMES[:2]
