@@ -12,6 +12,7 @@ from queue import SimpleQueue
 import pytest
 from faults import Start
 from running import running
+from running import until as eventually
 from timed_recordings import timed
 from verbs import SPANS, started
 
@@ -218,6 +219,41 @@ def test_a_recording_is_read_for_one_history_at_a_time_the_oldest_first(worker: 
         assert known(State(), "api") == {"api"}
         assert known(State(rates_over=DAY), "api", "api/0") == {"api/0"}
         assert known(State(rates_over=DAY), "api", "api/0") == {"api", "api/0"}
+
+
+class Late(LiveSource):
+    """This machine, whose answers wait for the test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.answers = threading.Event(), threading.Event()
+
+    def answer(self, request: Request) -> FetchedAnswer:
+        self.asked.set()
+        assert self.answers.wait(60)
+        return super().answer(request)
+
+
+@pytest.mark.usefixtures("prefix")
+def test_a_poller_says_for_how_long_it_has_been_waiting() -> None:
+    source = Late()
+    with polling(source, State(interval=NEVER)) as (poller, frames):
+        assert source.asked.wait(60)
+        assert poller.waits() > 0
+        source.answers.set()
+        frames.get(timeout=60)
+        eventually(lambda: poller.waits() == 0)
+
+
+@pytest.mark.usefixtures("prefix")
+def test_a_poller_that_was_ended_sends_no_frame() -> None:
+    source = Late()
+    with polling(source, State(interval=NEVER)) as (poller, frames):
+        assert source.asked.wait(60)
+        poller.end()
+        source.answers.set()
+        poller._thread.join()
+        assert frames.empty()
 
 
 @pytest.mark.ci
