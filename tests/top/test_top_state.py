@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from brickd.query.queries import BricksQuery, DiffQuery
+from brickd.query.query import START
 from brickd.top import state as states
 from brickd.top.keys import KEYS, help_lines, press
-from brickd.top.panels import PANELS
+from brickd.top.panels import PANELS, request
 from brickd.top.state import LONG_STEP, STEP, OnScreen, Selection, ShownList, State, resolved
 
 NAMES = ["api", "api/0", "api/1", "api/2"]
@@ -167,3 +169,22 @@ def test_the_help_names_every_key() -> None:
     assert all(key.name in text for key in KEYS)
     names = [name for key in KEYS for name in key.keys]
     assert len(names) == len(set(names))
+
+
+def test_what_a_panel_asks_at_a_past_time_of_a_machine_and_of_a_recording() -> None:
+    status = {"workers": [], "over_ns": 10_000_000_000}
+    past = State(cursor=1000.0, sort="spread")
+    live, recorded = (request(past, status, recorded=recorded) for recorded in (False, True))
+    assert live is not None
+    assert recorded is not None
+    assert isinstance(live.query, BricksQuery)
+    assert isinstance(recorded.query, BricksQuery)
+    assert (live.at, live.query.at, live.query.sort, live.query.over) == (None, 1000.0, "self", START)
+    assert (recorded.at, recorded.query.at, recorded.query.sort, recorded.query.over) == (1000.0, None, "spread", 60.0)
+    other = request(past._replace(panel="stragglers"), status, recorded=False)
+    assert other is not None
+    assert other.view == "events"
+    diff = request(State(panel="diff", picked=("a/0", "a/1"), names=("a",)), status, recorded=False)
+    assert diff is not None
+    assert isinstance(diff.query, DiffQuery)
+    assert diff.query.names == ("a/0", "a/1")
