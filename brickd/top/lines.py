@@ -76,6 +76,8 @@ def cut(of: Line, limit: int | None) -> Line:
 
     >>> cut((StyledText("abc"), StyledText("defg", "red")), 5)
     (StyledText(text='abc', style=''), StyledText(text='d…', style='red'))
+    >>> text(cut((StyledText("abc"), StyledText("d")), 3))
+    'ab…'
     """
     if limit is None or width(of) <= limit:
         return of

@@ -23,6 +23,8 @@ def bars(values: Sequence[float | None], width: int, *, ascii_only: bool = False
     ' ▁▂ ▇█'
     >>> bars([5, 5], 2), bars([0, 0], 2), bars([], 2), bars([0, 8], 2, ascii_only=True)
     ('██', '▁▁', '  ', '_#')
+    >>> bars([1, 100], 2), bars([1], 0)
+    ('▂█', '')
     """
     levels = ASCII_BARS if ascii_only else BARS
     newest = values[-width:] if width > 0 else []
@@ -38,7 +40,12 @@ def bars(values: Sequence[float | None], width: int, *, ascii_only: bool = False
 
 
 def rates(history: dict[str, Any]) -> list[float | None]:
-    """Return the rate of each piece of time in a history, the oldest first. A missing piece is None."""
+    """Return the rate of each piece of time in a history, the oldest first. A missing piece is None.
+
+    >>> slots = [{"from": f"2026-01-01T00:00:0{n}Z", "count_per_second": n} for n in (1, 3)]
+    >>> rates({"every_ns": SECOND, "slots": slots})
+    [1, None, 3]
+    """
     slots = history["slots"]
     every_s = history["every_ns"] / SECOND
     found: list[float | None] = []

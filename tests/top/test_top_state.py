@@ -42,6 +42,7 @@ def test_arrows_move_in_the_list_that_has_the_focus() -> None:
     assert pressed("down", "down", "down").places == {"panel": Selection(None, 2, 1)}
     assert pressed("down", "up", "up").places == {"panel": Selection("rope", 0, 0)}
     assert pressed("tab", "end").places == {"workers": Selection("api/2", 3, 2)}
+    assert pressed("tab", "pagedown").places == {"workers": Selection("api/0", 1, 0)}
     assert pressed("tab", "pagedown", "home").places == {"workers": Selection("api", 0, 0)}
 
 
