@@ -1,14 +1,14 @@
 """The archive of a bundle, written: a gzip-compressed tar file.
 
-Owns: the temporary file, the headers of members, the modes. Must not know: what members contain. Invariants: The path
-has no file, or the complete archive, which is on the disk. An existing file is replaced only if the caller says so, and
-a link or a directory never. The file has mode 0600. The headers contain no name of a user, a host or a folder.
+Owns: the temporary file, the headers of members, the modes. Must not know: what members contain. Invariants: At the
+end, the path has the complete archive, which is on the disk; after an error, it is as it was. An existing file is
+replaced only if the caller says so, and a link or a directory never. The file has mode 0600. The headers contain no
+name of a user, a host or a folder.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import gzip
 import io
 import os
@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from brickd.base.draft_file import name_draft
 from brickd.errors import BrickdError
 
 _MODE = 0o600
@@ -78,7 +79,6 @@ def archive(path: Path, made: int, *, force: bool) -> Iterator[ArchiveWriter]:
             file.flush()
             os.fsync(fd)
         _name(Path(draft), path, force=force)
-        _sync(path.parent)
     except OSError as error:
         raise _failed(path, error) from None
     finally:
@@ -90,25 +90,10 @@ def _name(draft: Path, path: Path, *, force: bool) -> None:
     """Give the draft its name."""
     if force:
         require_free(path, force=True)  # a link may have come since
-        draft.replace(path)
-        return
     try:
-        os.link(draft, path)
-    except OSError as error:
-        if error.errno == errno.EEXIST:
-            raise BrickdError(f"{path}: already exists: use another -o FILE, or --force") from None
-        # Some file systems have no links: then the name is reserved first.
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE))
-        draft.replace(path)
-
-
-def _sync(directory: Path) -> None:
-    """Write the name of the file to the disk."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        name_draft(draft, path, replace=force)
+    except FileExistsError:
+        raise BrickdError(f"{path}: already exists: use another -o FILE, or --force") from None
 
 
 def _failed(path: Path, error: OSError) -> BrickdError:

@@ -26,7 +26,13 @@ Waits = Callable[[], object]  # called several times a second while the caller w
 
 
 class CallResult(NamedTuple):
-    """The result of a call: its value as JSON, or the reason why there is none, and the seconds that it took."""
+    """The result of a call.
+
+    Attributes:
+        value: the returned value as JSON; None if the call failed.
+        reason: why the call failed; None if it did not.
+        late: whether the deadline passed.
+    """
 
     value: Any = None
     reason: str | None = None

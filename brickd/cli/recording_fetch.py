@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from brickd.base import units
+from brickd.base.draft_file import name_draft
 from brickd.cli import progress
 from brickd.cli.output import print_message
 from brickd.client import client
@@ -91,26 +92,14 @@ def _copied(out: Path, asked: RecordedFile, length: int) -> None:
                 while rest:
                     rest = rest[file.write(rest) :]
             os.fsync(fd)
-        # Reserve the name first. A rename alone would overwrite an existing file, and some file systems have no links.
-        os.close(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        draft.rename(out)
+        name_draft(draft, out)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-    _settled(out.parent)
     try:
         client.ask("record/remove", to_query(asked), post=True).document()
     except BrickdError as error:
         print_message(f"{out} is complete, but the daemon keeps its copy: {error}")
-
-
-def _settled(directory: Path) -> None:
-    """Sync the directory, so that the file's name is also on the disk."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _shown(pieces: Iterator[bytes], length: int) -> Iterator[bytes]:

@@ -31,7 +31,7 @@ Document = dict[str, Any]
 
 _SLACK = 1.0  # snapshots of a recording are 10 s apart, or a little more or less
 _STALE_SECONDS = 3.0  # data older than this many seconds, beyond the interval, is called old
-_LEAST_ERROR = 20  # the cells that an error keeps beside the age of the data
+_LEAST_ERROR = 20  # an error keeps this many cells, so that the age of the data does not hide it
 _TITLE = "brickd top"
 _OF_NOW = "workers and problems are those of now; 8 and 9 show the history and events until this time"
 

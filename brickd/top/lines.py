@@ -126,7 +126,7 @@ def ends(left: Line, right: Line, size: int) -> Line:
 _GAP, _READABLE = 2, 4
 
 
-def beside(left: Sequence[Line], right: Sequence[Line], left_width: int, height: int, gap: str = " │ ") -> list[Line]:
+def side_by_side(left: Sequence[Line], right: Sequence[Line], left_width: int, height: int, gap: str) -> list[Line]:
     """Return `height` lines with the left lines, a gap, and the right lines."""
 
     def nth(of: Sequence[Line], index: int) -> Line:

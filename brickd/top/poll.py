@@ -72,7 +72,7 @@ class _History(NamedTuple):
     Attributes:
         asked: when they were asked.
         period: the cursor and how many seconds the rates go back.
-        document: None if there is none.
+        document: the newest history; None if the view did not answer.
     """
 
     asked: float

@@ -130,7 +130,7 @@ class RecordingSource:
 
 @contextlib.contextmanager
 def opened(recordings: Sequence[str]) -> Iterator[DocumentSource]:
-    """Yield the source of these recordings, or of this machine if there are none."""
+    """Yield the source of these recordings; without a recording, that of this machine."""
     if not recordings:
         yield LiveSource()
         return

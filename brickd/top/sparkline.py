@@ -64,5 +64,5 @@ _MOST, _MOST_GAPS = 512, 512  # wider than any screen needs
 
 
 def trend(history: dict[str, Any] | None, width: int, *, ascii_only: bool = False) -> str:
-    """Draw a history, or blanks if there is none."""
+    """Draw a history. Without one, draw blanks."""
     return " " * width if history is None else bars(rates(history), width, ascii_only=ascii_only)

@@ -76,7 +76,7 @@ def _side_by_side(state: State, frame: Frame, document: Document, width: int, ro
     lists = dict(workers.lists)
     if problems:
         lists["problems"] = found.shown
-    return Upper(lines.beside(workers.lines, found_lines, left, high, _GAP), lists, workers.trends)
+    return Upper(lines.side_by_side(workers.lines, found_lines, left, high, _GAP), lists, workers.trends)
 
 
 _GAP, _LEAST_LEDGER = " │ ", 3

@@ -61,7 +61,7 @@ struct table_rows {
     PyObject *bytes, *rows;
 };
 
-/* A block of memory that is not in use; `memory` is NULL if there is none. */
+/* A kept block of memory that is not in use. `memory` is NULL if no block is kept here. */
 struct scratch {
     void *memory;
     size_t bytes;
