@@ -1,0 +1,31 @@
+// Controls above a view: a list to choose from, and a text to find.
+//
+// Owns: their elements and labels. Must not know: views. Invariant: A control never changes by itself while it is used.
+
+import { element } from "./dom.js";
+
+/** A list to choose from; the first value is the one of a place without this choice. */
+export function choice(label, values, choose) {
+  const list = element("select", { onchange: () => choose(list.value === values[0] ? "" : list.value) },
+    values.map((value) => element("option", { value }, value)));
+  return {
+    element: element("label", {}, label, " ", list),
+    show(value) { list.value = values.includes(value) ? value : values[0]; },
+  };
+}
+
+/** A field for a text that rows must have. */
+export function search(label, choose) {
+  const field = element("input", { type: "search", onchange: () => choose(field.value), oninput: () => choose(field.value) });
+  return {
+    element: element("label", {}, label, " ", field),
+    show(value) { if (document.activeElement !== field) field.value = value ?? ""; },
+  };
+}
+
+/** Return whether a row has the text, in any of the texts of `of(row)`. */
+export function finding(text, of) {
+  if (!text) return () => true;
+  const wanted = text.toLowerCase();
+  return (row) => of(row).some((each) => each.toLowerCase().includes(wanted));
+}

@@ -1,0 +1,64 @@
+// Elements of the page.
+//
+// Owns: how elements are made, and which characters of a worker's strings are visible. Must not know: documents.
+// Invariant: A string never becomes markup, an attribute with code, or a character that hides or reorders text.
+
+/** Characters that browsers draw as nothing, or that reorder the text around them. */
+const INVISIBLE = /[\p{C}\p{Zl}\p{Zp}\u034F\u115F\u1160\u17B4\u17B5\u180B-\u180F\u3164\uFE00-\uFE0F\uFFA0\u{E0100}-\u{E01EF}]|[^\P{Zs} ]/gu;
+const SHORT = { "\t": "\\t", "\n": "\\n", "\r": "\\r" };
+
+/** Return any string in a form that is safe to show, like `brickd.base.escape.text`. */
+export function visible(text) {
+  return String(text).replace(INVISIBLE, (character) => SHORT[character] ?? escaped(character.codePointAt(0)));
+}
+
+function escaped(code) {
+  const digits = code.toString(16);
+  if (code > 0xffff) return `\\U${digits.padStart(8, "0")}`;
+  return code > 0xff ? `\\u${digits.padStart(4, "0")}` : `\\x${digits.padStart(2, "0")}`;
+}
+
+/**
+ * Return a new element.
+ *
+ * `options` are attributes; an `on...` function is a listener; undefined, null and false are left out. Children are
+ * nodes, strings, or lists of these.
+ */
+export function element(tag, options = {}, ...children) {
+  return filled(document.createElement(tag), options, children);
+}
+
+/** Return a new element of SVG. */
+export function picture(tag, options = {}, ...children) {
+  return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), options, children);
+}
+
+function filled(made, options, children) {
+  for (const [name, value] of Object.entries(options)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else made.setAttribute(name, value === true ? "" : String(value));
+  }
+  add(made, children);
+  return made;
+}
+
+function add(parent, children) {
+  for (const child of children) {
+    if (Array.isArray(child)) add(parent, child);
+    else if (child instanceof Node) parent.append(child);
+    else if (child !== null && child !== undefined && child !== false) parent.append(visible(child));
+  }
+}
+
+/** Replace what is in an element. */
+export function replace(parent, ...children) {
+  parent.replaceChildren();
+  add(parent, children);
+}
+
+/** Set the text of an element if it is another one, so that screen readers do not read it again. */
+export function setText(of, text) {
+  const shown = visible(text);
+  if (of.textContent !== shown) of.textContent = shown;
+}

@@ -1,0 +1,198 @@
+// The page: it asks for documents, and shows a view.
+//
+// Owns: the loop, the frame around the views, the keys of the page. Must not know: what a view shows. Invariants: One
+// round of requests at a time; a slow answer delays the next round and never queues it. The last documents stay if an
+// answer fails, and the page says what is wrong. A view that cannot draw a document does not stop the page.
+
+import { bricks } from "./bricks.js";
+import { element, replace, setText } from "./dom.js";
+import { clock, many, moment, seconds } from "./figures.js";
+import { hang } from "./hang.js";
+import { latency } from "./latency.js";
+import { ledger } from "./ledger.js";
+import { numerics } from "./numerics.js";
+import { overview } from "./overview.js";
+import { changed, parsed, written } from "./place.js";
+import { SourceError, pageSource } from "./source.js";
+import { tree } from "./tree.js";
+import { workers } from "./workers.js";
+
+const VIEWS = [overview, workers, bricks, latency, tree, numerics, hang, ledger];
+const EVERY = 2; // seconds between two documents of the stream
+const AGAIN = 2000; // milliseconds before a stream that ended is opened again
+const STEP = 60; // seconds by which the keys move the time
+
+/** The page. Views get it to read `place` and to call `go`. */
+class Page {
+  constructor(source) {
+    this.source = source;
+    this.place = parsed(location.hash);
+    this.documents = {};
+    this.mounted = null;
+    this._asking = null; // stops the requests of a place that is no longer shown
+    this._newest = null; // the time of the newest status
+    this.main = document.getElementById("main");
+    this.line = document.getElementById("line");
+    this.notice = document.getElementById("notice");
+    this.time = document.getElementById("time");
+    this.names = document.getElementById("names");
+    this.tabs = VIEWS.map((view, n) => element("a", { title: `key ${n + 1}` }, view.title));
+    replace(document.getElementById("views"), this.tabs);
+    document.getElementById("earlier").addEventListener("click", () => this.turn(-STEP));
+    document.getElementById("later").addEventListener("click", () => this.turn(STEP));
+    document.getElementById("now").addEventListener("click", () => this.go({ at: null }));
+    document.getElementById("theme").addEventListener("click", otherTheme);
+    document.getElementById("skip").addEventListener("click", (event) => {
+      event.preventDefault(); // the fragment of the address is the place
+      this.main.focus();
+    });
+    document.addEventListener("keydown", (event) => this._key(event));
+    window.addEventListener("hashchange", () => this._arrive(parsed(location.hash)));
+  }
+
+  /** Change the place. */
+  go(changes) {
+    location.hash = written(changed(this.place, changes));
+  }
+
+  /** Return the address of a place that differs from this one, for a link. */
+  link(changes) {
+    return written(changed(this.place, changes));
+  }
+
+  /** Show an earlier or a later time. */
+  turn(by) {
+    const now = this._newest ?? Date.now() / 1000;
+    const at = Math.round((this.place.at ?? now) + by);
+    this.go({ at: at >= now ? null : at });
+  }
+
+  /** Ask for documents until the page is left. */
+  async run() {
+    this._arrive(this.place);
+  }
+
+  _arrive(place) {
+    this._asking?.abort();
+    this._asking = new AbortController();
+    const view = VIEWS.find((each) => each.name === place.view) ?? overview;
+    if (this.mounted?.view !== view) {
+      this.documents = this.documents.status ? { status: this.documents.status } : {};
+      replace(this.main);
+      this.mounted = { view, shown: view.mount(this.main, this) };
+      document.title = `${view.title} · brickd`;
+    }
+    this.place = place;
+    this._frame();
+    void this._follow(place, this._asking.signal);
+  }
+
+  async _follow(place, signal) {
+    while (!signal.aborted) {
+      try {
+        if (place.at !== null || this.source.recorded) {
+          const parameters = this.source.recorded ? {} : { name: place.names, at: `@${place.at}` };
+          await this._round(place, await this.source.get("status", parameters, signal), signal);
+          return;
+        }
+        let round = null; // the requests of the view that are under way
+        await this.source.stream("status", { seconds: `${EVERY}s`, name: place.names }, (status) => {
+          round ??= this._round(place, status, signal).finally(() => { round = null; });
+        }, signal);
+      } catch (error) {
+        if (signal.aborted) return;
+        this._say(error);
+        if (error.kind === "no_token") return;
+      }
+      await new Promise((resolve) => setTimeout(resolve, AGAIN));
+    }
+  }
+
+  async _round(place, status, signal) {
+    this.documents.status = status;
+    this._newest = place.at ?? Date.now() / 1000;
+    this._frame();
+    try {
+      const needs = Object.entries(this.mounted.view.needs(place, status));
+      const found = await Promise.all(needs.map(([, [view, parameters]]) => this.source.get(view, parameters, signal)));
+      if (signal.aborted) return;
+      needs.forEach(([name], n) => { this.documents[name] = found[n]; });
+      this.mounted.shown.show(this.documents, place);
+      this._say(null);
+    } catch (error) {
+      if (!signal.aborted) this._say(error);
+    }
+  }
+
+  _say(error) {
+    if (error !== null && !(error instanceof SourceError)) {
+      console.error(error);
+      error = { kind: "defect", message: `${error} (a defect of brickd: please report it)` };
+    }
+    const text = error?.kind === "no_token"
+      ? "This page needs a token: open the URL that brickd up --http or brickd web printed."
+      : error?.message ?? "";
+    setText(this.notice, text);
+    this.notice.hidden = text === "";
+  }
+
+  _frame() {
+    const { place, documents: { status } } = this;
+    VIEWS.forEach((view, n) => {
+      this.tabs[n].setAttribute("href", this.link({ view: view.name }));
+      if (view === this.mounted.view) this.tabs[n].setAttribute("aria-current", "page");
+      else this.tabs[n].removeAttribute("aria-current");
+    });
+    setText(this.time, this._timeText(status));
+    document.getElementById("now").hidden = place.at === null;
+    document.getElementById("times").hidden = this.source.recorded;
+    replace(this.names, place.names.map((name) => element("a", {
+      href: this.link({ names: place.names.filter((each) => each !== name) }), title: "show all workers again",
+    }, name, " ×")));
+    if (status) this._health(status);
+  }
+
+  _timeText(status) {
+    if (this.source.recorded) return status?.recording ? `recorded until ${moment(seconds(status.recording.shown))}` : "";
+    if (this.place.at !== null) return moment(this.place.at);
+    return this._newest === null ? "" : `now, ${clock(this._newest)} UTC`;
+  }
+
+  _health(status) {
+    const [colour, text] = health(status);
+    setText(this.line, text);
+    this.line.className = colour;
+  }
+
+  _key(event) {
+    if (event.ctrlKey || event.altKey || event.metaKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
+    const view = VIEWS[Number(event.key) - 1];
+    if (view) this.go({ view: view.name });
+    else if (event.key === "[" && !this.source.recorded) this.turn(-STEP);
+    else if (event.key === "]" && !this.source.recorded) this.turn(STEP);
+    else if (event.key === "n" && !this.source.recorded) this.go({ at: null });
+    else if (event.key === "?") document.getElementById("help").showModal();
+    else return;
+    event.preventDefault();
+  }
+}
+
+/** Return the colour and the text of the verdict on a status. Where nothing was compared, it is never "no problem". */
+export function health(status) {
+  if (!status.workers.length) return ["unknown", "no workers"];
+  if (status.problems === null) return ["unknown", "problems of this time are not known"];
+  const unproven = (status.evidence ?? []).filter((each) => each.verdict === "unproven" && each.recorded).length;
+  const silenced = status.silenced.length ? `, ${many(status.silenced.length, "silenced problem")}` : "";
+  if (status.problems.length) return ["bad", `${many(status.problems.length, "problem")}${silenced}`];
+  if (unproven) return ["unknown", `no problem, ${unproven} unproven${silenced}`];
+  return ["good", `no problem${silenced}`];
+}
+
+function otherTheme() {
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const root = document.documentElement;
+  const next = (root.dataset.theme ?? (dark ? "dark" : "light")) === "dark" ? "light" : "dark";
+  root.dataset.theme = next;
+}
+
+void new Page(pageSource()).run();
