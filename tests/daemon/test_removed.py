@@ -383,6 +383,19 @@ def test_a_new_worker_examines_a_bounded_number_of_files(compiled: Compile, pref
         process.end()
 
 
+def test_files_created_since_the_count_do_not_hide_a_dead_segment(compiled: Compile, prefix: str) -> None:
+    with dead(compiled, prefix, 10, 20), native(program(compiled, "removed", *GREEDY), "0", "counted", "1") as process:
+        assert process.next_report() == "counted"
+        for number in range(400):  # more than other tests remove from /dev/shm at the same time
+            (SHM / f"new-{prefix}{number}").touch(0o600)
+        process.go()
+        process.paused()
+        process.end()
+        for number in range(400):
+            (SHM / f"new-{prefix}{number}").unlink()
+        assert find(prefix) == []
+
+
 def test_a_file_of_records_is_not_taken_for_a_segment(compiled: Compile, prefix: str) -> None:
     strangers = [f"{prefix}removed-{uid}" for uid in (0, 1, 65534, 2**32 - 1)] + [f"{prefix}x-removed-7"]
     others = [f"{prefix}removed-", f"{prefix}removed-x", f"{prefix}removed-12345678901", f"{prefix}removed7"]

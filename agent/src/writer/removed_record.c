@@ -237,7 +237,10 @@ void brick_segment_reap(const char *prefix)
     if (taken > share && lseek(folder, 0, SEEK_SET) == 0 && list_open(&files, folder)) {
         struct dead dead = {.count = 0, .bytes = 0};
         list.length = list.at = 0;
-        for (const char *name; looks > 0 && (name = next_name(folder, &list)) != NULL; looks--) {
+        BRICK_POINT("counted");
+        /* Counts anew: files created since then may be listed first, so the first count may not reach the old files. */
+        looks = 0;
+        for (const char *name; looks < BRICK_LOOKED_AT && (name = next_name(folder, &list)) != NULL; looks++) {
             if (!is_ours(folder, name, prefix, &status) || is_open(&files, status.st_ino))
                 continue;
             int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
