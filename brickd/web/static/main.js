@@ -2,7 +2,8 @@
 //
 // Owns: the loop, the frame around the views, the keys of the page. Must not know: what a view shows. Invariants: One
 // round of requests at a time; a slow answer delays the next round and never queues it. The last documents stay if an
-// answer fails, and the page says what is wrong. A view that cannot draw a document does not stop the page.
+// answer fails, and the page says what is wrong. A view that cannot draw a document does not stop the page. A page that
+// nobody sees asks for nothing.
 
 import { bricks } from "./bricks.js";
 import { element, replace, setText } from "./dom.js";
@@ -48,6 +49,7 @@ class Page {
     });
     document.addEventListener("keydown", (event) => this._key(event));
     window.addEventListener("hashchange", () => this._arrive(parsed(location.hash)));
+    document.addEventListener("visibilitychange", () => (document.hidden ? this._asking.abort() : this._arrive(this.place)));
   }
 
   /** Change the place. */
@@ -68,7 +70,7 @@ class Page {
   }
 
   /** Ask for documents until the page is left. */
-  async run() {
+  run() {
     this._arrive(this.place);
   }
 
@@ -153,6 +155,7 @@ class Page {
   }
 
   _timeText(status) {
+    if (this.place.at !== null && this.mounted.view.onlyNow) return `${this.mounted.view.title} has no past: it shows now`;
     if (this.source.recorded) return status?.recording ? `recorded until ${moment(seconds(status.recording.shown))}` : "";
     if (this.place.at !== null) return moment(this.place.at);
     return this._newest === null ? "" : `now, ${clock(this._newest)} UTC`;
@@ -195,4 +198,4 @@ function otherTheme() {
   root.dataset.theme = next;
 }
 
-void new Page(pageSource()).run();
+new Page(pageSource()).run();
