@@ -85,6 +85,8 @@ class Page {
       document.title = `${view.title} · brickd`;
     }
     this.place = place;
+    this.main.setAttribute("aria-busy", "true");
+    this.main.dataset.place = location.hash; // tests wait until this place is not busy
     this._frame();
     void this._follow(place, this._asking.signal);
   }
@@ -120,6 +122,7 @@ class Page {
       if (signal.aborted) return;
       needs.forEach(([name], n) => { this.documents[name] = found[n]; });
       this.mounted.shown.show(this.documents, place);
+      this.main.setAttribute("aria-busy", "false");
       this._say(null);
     } catch (error) {
       if (!signal.aborted) this._say(error);
