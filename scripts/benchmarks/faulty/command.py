@@ -10,17 +10,17 @@ import importlib.util
 import secrets
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from importlib.metadata import version
-from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks import machine
 from benchmarks.faulty import frozen
 from benchmarks.faulty.cells import Cell, FinishedCells, drawn
+from benchmarks.jobs import in_processes
 from benchmarks.report import Report, Table
 from benchmarks.workplace import Workplace, progress
 
@@ -79,28 +79,18 @@ def finish(
     results = {cell.key: finished.results[cell.key] for cell in cells if cell.key in finished.results}
     for result in results.values():
         progress(f"{result['cell']}: {line(result)}")
-    for result in _run([cell for cell in cells if cell.key not in results], tried, jobs):
-        finished.add(result)
-        results[result["cell"]] = result
-        progress(f"{len(results)} of {len(cells)}: {result['cell']}: {line(result)}")
+    with closing(_run([cell for cell in cells if cell.key not in results], tried, jobs)) as found:
+        for result in found:
+            finished.add(result)
+            results[result["cell"]] = result
+            progress(f"{len(results)} of {len(cells)}: {result['cell']}: {line(result)}")
     return [results[cell.key] for cell in cells]
 
 
-def _run(cells: Sequence[_Cell], tried: Callable[[_Cell], dict[str, Any]], jobs: int) -> Iterator[dict[str, Any]]:
-    """Yield the results of cells as they finish; with several jobs, the cells run in as many processes."""
-    begin = partial(_begun, tried)
-    if jobs == 1:
-        yield from map(begin, cells)
-        return
-    pool = ProcessPoolExecutor(jobs, get_context("fork"))
-    try:
-        yield from (each.result() for each in as_completed([pool.submit(begin, cell) for cell in cells]))
-    except BaseException:  # for example Ctrl-C: end the cells that run, and begin no other
-        for process in active_children():
-            process.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)  # the pool waits for its processes, and nothing else may
+def _run(cells: Sequence[_Cell], tried: Callable[[_Cell], dict[str, Any]], jobs: int) -> Generator[dict[str, Any]]:
+    """Yield the results of cells as they finish; with several jobs, each cell runs in its own process."""
+    calls = [partial(_begun, tried, cell) for cell in cells]
+    return (call() for call in calls) if jobs == 1 else in_processes(calls, jobs)
 
 
 def _begun(tried: Callable[[_Cell], dict[str, Any]], cell: _Cell) -> dict[str, Any]:
