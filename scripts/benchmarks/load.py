@@ -80,13 +80,16 @@ def written(ledger: dict[str, Any], load: Load) -> int:
 
 
 def problem(ledger: dict[str, Any], load: Load) -> str:
-    """Return a text about what was lost, or "" if nothing was lost."""
+    """Return how many records were lost, and why, or "" if nothing was lost."""
     if load.what == "spans" and not load.ring:
         return ""
     stream = ledger["details" if load.what == "spans" else "events"]
     made = written(ledger, load)
     lost = made - stream["consumed"]
-    return f"{lost:,} of {made:,} records were lost, expected none" if lost else ""
+    where = {f"dropped, {reason}": count for reason, count in stream["dropped"].items()}
+    where |= {term.replace("_", " "): stream[term] for term in ("in_ring", "lost_with_daemon", "removed")}
+    why = "; ".join(f"{name}: {count:,}" for name, count in where.items() if count)
+    return f"{lost:,} of {made:,} records were lost ({why or 'no reason known'}), expected none" if lost else ""
 
 
 def row(load: Load, percents: list[float], rate: float, lost: str) -> dict[str, Any]:

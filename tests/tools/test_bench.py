@@ -253,20 +253,29 @@ def test_sparse_segments_claim_the_maximum_and_take_little_memory() -> None:
 MILLION = Load("span rings on", 16, 1_000_000, ring=True, goal=Goal(3))
 
 
-def ledger(made: int, consumed: int) -> dict[str, Any]:
+def ledger(made: int, consumed: int, **terms: int) -> dict[str, Any]:
+    others = {"in_ring": 0, "lost_with_daemon": 0, "removed": 0, **terms}
+    lost = made - consumed - sum(terms.values())
     return {
         "spans": {"summarized": made},
-        "details": {"consumed": consumed, "dropped": {"full": made - consumed}},
-        "events": {"consumed": consumed, "dropped": {"defer": made - consumed}},
+        "details": {"consumed": consumed, "dropped": {"full": lost} if lost else {}, **others},
+        "events": {"consumed": consumed, "dropped": {"defer": lost} if lost else {}, **others},
     }
 
 
 def test_a_daemon_that_lost_a_record_misses_its_goal_at_any_cost() -> None:
     assert load.problem(ledger(1_000, 1_000), MILLION) == ""
-    assert load.problem(ledger(1_000, 999), MILLION) == "1 of 1,000 records were lost, expected none"
+    lost = "1 of 1,000 records were lost (dropped, full: 1), expected none"
+    assert load.problem(ledger(1_000, 999), MILLION) == lost
     assert load.row(MILLION, [2.0, 5.0, 6.0], 1e6, "")["passed"] is True
     assert load.row(MILLION, [3.1, 5.0, 6.0], 1e6, "")["passed"] is False
-    assert load.row(MILLION, [2.0, 5.0, 6.0], 1e6, "1 of 1,000 records were lost")["passed"] is False
+    assert load.row(MILLION, [2.0, 5.0, 6.0], 1e6, lost)["passed"] is False
+
+
+def test_the_reasons_of_lost_records_are_shown() -> None:
+    found = load.problem(ledger(9_000, 5_000, lost_with_daemon=1_500, removed=500), MILLION)
+    reasons = "dropped, full: 2,000; lost with daemon: 1,500; removed: 500"
+    assert found == f"4,000 of 9,000 records were lost ({reasons}), expected none"
 
 
 def test_dropped_events_are_lost_and_unwanted_details_are_not() -> None:
