@@ -54,6 +54,11 @@ class Runtime(NamedTuple):
         return self.state / "sources"
 
     @property
+    def web_token(self) -> Path:
+        """The file with the token of the web page, if no other token was given."""
+        return self.directory / "web-token"
+
+    @property
     def log(self) -> Path:
         """The log of a detached daemon."""
         return self.directory / "log"

@@ -28,8 +28,8 @@ from brickd.query.verbs import VERBS
 # The rooms (packages) in the order of the data flow. A module imports only from its own room and from the rooms to its
 # left.
 ROOMS = (
-    *("base", "shm", "query", "client", "model", "analysis", "state", "datasources", "recording", "views"),
-    *("screens", "results", "doctor", "export", "bundle", "metrics", "api", "daemon", "launch", "demo", "top", "cli"),
+    *("base", "shm", "query", "client", "model", "analysis", "state", "datasources", "recording", "views", "screens"),
+    *("results", "doctor", "export", "bundle", "metrics", "web", "api", "daemon", "launch", "demo", "top", "cli"),
 )
 # Public modules outside of the rooms, and the rooms from which they may import.
 LIBRARY = ("brickd.divergence", "brickd.profile")

@@ -1,0 +1,1 @@
+"""The web page: its files, how a browser may use them, and the token for its data."""
