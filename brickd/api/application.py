@@ -1,9 +1,7 @@
 """The application: the endpoints and their answers.
 
-Owns: the list of endpoints, and the threads that build views. Must not know: sockets, how a daemon gets its data.
-Invariants:
-A call that may block runs in one of a few threads, never in the event loop. A request of another web page reaches no
-endpoint.
+Owns: the list of endpoints, and the threads that build views. Must not know: sockets, tokens, web pages, how a daemon
+gets its data. Invariant: a call that may block runs in one of a few threads, never in the event loop.
 """
 
 from __future__ import annotations
@@ -24,7 +22,6 @@ from brickd.api.connection_limits import Limits
 from brickd.api.endpoint import Endpoint
 from brickd.api.error_responses import HANDLERS
 from brickd.api.peer_credentials import Role
-from brickd.api.request_origin import LOOPBACK, refusal
 from brickd.api.responses import FileResponse, Reply, encoded
 from brickd.client import protocol
 from brickd.datasources.world import World
@@ -77,7 +74,7 @@ class Application:
     def __init__(self, served: Served, limits: Limits) -> None:
         self._served = served
         self._threads = ThreadPoolExecutor(limits.threads, "brickd-api")
-        self._streams = event_stream.Streams(limits.streams)
+        self._streams = event_stream.Streams(limits)
         self._endpoints = [
             Endpoint("GET", "", NoParameters, self._index, "The daemon, and all paths of the API."),
             *map(self._verb, (name for name, verb in VERBS.items() if verb.query and verb.served)),
@@ -129,9 +126,8 @@ class Application:
         self._routes.router.redirect_slashes = False
 
     async def asgi(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, unless another web page may have sent it."""
-        refused = refusal(scope, LOOPBACK, protocol.HOST)
-        await (self._routes if refused is None else refused)(scope, receive, send)
+        """Answer a request of a client with the role in its state."""
+        await self._routes(scope, receive, send)
 
     def end_streams(self) -> None:
         """End all streams, because a stream does not end by itself."""

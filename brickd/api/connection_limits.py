@@ -41,6 +41,7 @@ class Limits:
     Attributes:
         connections: the number of clients at one time. Clients are accepted one at a time, so a client whose request
             was not read yet does not count as silent.
+        keeps_half: whether half of the connections and of the streams are only for clients that may control the daemon.
         backlog: the number of clients that may wait to be accepted.
         streams: the number of clients that may follow events or the status.
         threads: the number of views that may be built at one time.
@@ -50,6 +51,7 @@ class Limits:
     """
 
     connections: int = CLIENTS_MAX
+    keeps_half: bool = True
     backlog: int = 32
     streams: int = 16
     threads: int = 2
@@ -65,6 +67,15 @@ class Limits:
         whole = cls()
         return cls(connections=min(whole.connections, clients), streams=min(whole.streams, clients // 2))
 
+    @classmethod
+    def of_port(cls, clients: int) -> Self:
+        """Return the limits of a TCP port, where all clients may only read. Streams take at most half of the places."""
+        return cls(connections=clients, keeps_half=False, streams=clients // 2, threads=1, backlog=8)
+
+    def for_role(self, most: int, role: Role) -> int:
+        """Return how many of `most` places clients with this role may take."""
+        return most // 2 if self.keeps_half and role < Role.CONTROL else most
+
 
 class ClientPlaces:
     """Admits clients up to the limit; `role_of` returns the role of a connection."""
@@ -78,19 +89,15 @@ class ClientPlaces:
         self._closed = False
 
     def enter(self, newcomer: Connection) -> bool:
-        """Admit a new client, and return whether it is admitted. Another client may have to leave for it.
-
-        Clients that may only read can use at most half of the connections. The other half is for clients that control
-        the daemon.
-        """
+        """Admit a new client, and return whether it is admitted. Another client may have to leave for it."""
         self._taken.add(newcomer)
         self._empty.clear()
         if self._closed:
             return False
-        rivals, most = self._taken, self.limits.connections
+        rivals = self._taken
         if newcomer.role < Role.CONTROL:
-            rivals, most = {each for each in self._taken if each.role < Role.CONTROL}, most // 2
-        if len(rivals) > most:
+            rivals = {each for each in self._taken if each.role < Role.CONTROL}
+        if len(rivals) > self.limits.for_role(self.limits.connections, newcomer.role):
             longest = min(rivals, key=lambda each: each.waited_since)
             if longest is newcomer:  # it is the daemon's turn for all other clients
                 return False
@@ -146,10 +153,10 @@ class Connection(H11Protocol):
                 f"expected user {user_name(os.geteuid())}, root or a member of its group (BRICKD_GROUP)",
             )
         elif not self._room.enter(self):
-            most = self._room.limits.connections
-            text = (
-                f"its limit of clients is reached ({most}; {most // 2} that may only read): close some, and try again"
-            )
+            limits = self._room.limits
+            readers = limits.for_role(most := limits.connections, Role.READ)
+            of_them = f"; {readers} that may only read" if readers < most else ""
+            text = f"its limit of clients is reached ({most}{of_them}): close some, and try again"
             self._turn_away(HTTPStatus.TOO_MANY_REQUESTS, protocol.BUSY, text)
 
     def connection_lost(self, exc: Exception | None) -> None:

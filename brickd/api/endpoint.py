@@ -71,8 +71,9 @@ class Endpoint:
         if request.state.role < self.role:
             owner = user_name(os.geteuid())
             raise NotPermitted(
-                f"{self.method} {protocol.ROOT}{self.path} is permitted only to user {owner} and root; members of the"
-                f" daemon's group may only read ({as_user(os.geteuid(), 'VERB')})"
+                f"{self.method} {protocol.ROOT}{self.path} is permitted only to user {owner} and root at the daemon's"
+                " socket; clients of a TCP port and members of the daemon's group may only read"
+                f" ({as_user(os.geteuid(), 'VERB')})"
             )
 
 

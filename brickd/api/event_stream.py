@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from brickd.api.connection_limits import Limits
 from brickd.api.error_responses import error_body
 from brickd.api.peer_credentials import Role
 from brickd.api.responses import HEADERS, encoded, in_pieces
@@ -52,14 +53,14 @@ class Reader:
 class Streams:
     """All open streams."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
         self._readers: set[Reader] = set()
         self._closed = False
 
     def enter(self, reader: Reader, role: Role) -> None:
-        """Add a reader, or raise HTTPException. Half of the places are only for clients that may record."""
-        most = self._most if role is Role.CONTROL else self._most // 2
+        """Add a reader, or raise HTTPException if clients with this role have no place left."""
+        most = self._limits.for_role(self._limits.streams, role)
         if len(self._readers) >= most:
             text = f"{len(self._readers)} streams are open, the limit is {most} (end a brickd events --follow)"
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, text)

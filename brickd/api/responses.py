@@ -17,7 +17,13 @@ from typing import Any
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-HEADERS = {"connection": "close", "cache-control": "no-store"}
+HEADERS = {
+    "connection": "close",
+    "cache-control": "no-store",
+    # A page of another origin cannot use an answer as an image, a script or a style.
+    "x-content-type-options": "nosniff",
+    "cross-origin-resource-policy": "same-origin",
+}
 
 _PIECE = 64 * 1024
 _FILE_PIECE = 256 * 1024

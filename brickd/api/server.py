@@ -14,6 +14,7 @@ from collections.abc import Callable
 from brickd.api.application import Application
 from brickd.api.backend import Served
 from brickd.api.connection_limits import ClientPlaces, Limits, connections
+from brickd.api.gateway import Gateway
 from brickd.api.listener import Listener
 from brickd.api.peer_credentials import peer
 from brickd.errors import BrickdError
@@ -22,7 +23,7 @@ _FOUND_SECONDS = 5.0  # the interval of checks that the socket's file exists
 
 
 class Server:
-    """The API of a daemon, on its socket.
+    """The API of a daemon and its web page, on its socket.
 
     uvicorn's own server is not used, because it handles signals and checks ten times a second whether it should stop.
     """
@@ -34,7 +35,7 @@ class Server:
         """
         self._limits, self._listen = limits, listen
         self._listener = listen()
-        self._application = Application(served, self._limits)
+        self._gateway = Gateway(Application(served, self._limits))
         group = self._listener.group
         self._room = ClientPlaces(self._limits, lambda client: peer(client).role(group))
         self._wanted = True
@@ -55,16 +56,16 @@ class Server:
                     server = await self._accept_again(self._loop, server)
             self._listener.remove()  # first, so that a new client finds no daemon instead of a silent one
             server.close()
-            self._application.end_streams()
+            self._gateway.end_streams()
             await self._room.emptied(self._limits.farewell_seconds)
         finally:
-            self._application.close()
+            self._gateway.close()
             self._listener.close()
 
     async def _accept(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
         # One client is accepted at a time. If many connect together, the excess ones are closed before the next client
         # gets a descriptor.
-        factory = connections(self._application.asgi, self._room)
+        factory = connections(self._gateway.asgi, self._room)
         server = await loop.create_unix_server(factory, sock=self._listener.socket, backlog=1)
         self._listener.socket.listen(self._limits.backlog)  # asyncio uses one number for both
         return server

@@ -1,4 +1,4 @@
-"""The TCP socket for metrics.
+"""The TCP socket of the web page and of metrics.
 
 Owns: on which addresses the socket may listen. Must not know: HTTP requests, what is served. Invariant: only this
 machine can connect.

@@ -17,6 +17,7 @@ CLIENTS_MIN, CLIENTS_MAX = 8, 100
 # connection.
 RESERVED = 32
 _FILES_PER_CLIENT = 2  # a client's connection, and the recording that it fetches
+_PORT_CLIENTS_MAX = 32  # at the TCP port; five browsers with six connections each
 
 
 class Descriptors(NamedTuple):
@@ -24,6 +25,26 @@ class Descriptors(NamedTuple):
 
     workers: int
     clients: int
+
+
+class ClientShares(NamedTuple):
+    """The maximum numbers of clients of the socket and of the TCP port at one time."""
+
+    socket: int
+    port: int
+
+
+def shared(clients: int) -> ClientShares:
+    """Divide the clients' descriptors between the socket and the TCP port.
+
+    A client of the port needs only one descriptor, because it never fetches a recording. The port gets at most half of
+    the descriptors.
+
+    >>> shared(8), shared(100)
+    (ClientShares(socket=4, port=8), ClientShares(socket=84, port=32))
+    """
+    port = min(_PORT_CLIENTS_MAX, clients // 2 * _FILES_PER_CLIENT)
+    return ClientShares(clients - port // _FILES_PER_CLIENT, port)
 
 
 def divided(limit: int) -> Descriptors:

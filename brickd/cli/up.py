@@ -20,6 +20,7 @@ import click
 
 from brickd.analysis.numerics.fingerprints import WINDOW_BYTES
 from brickd.base import escape
+from brickd.base.open_file_limits import ClientShares, shared
 from brickd.base.paths import Runtime, runtime
 from brickd.base.secret_file import secret_of
 from brickd.base.thresholds import of_file
@@ -29,12 +30,14 @@ from brickd.cli.output import emit, output_options, print_message
 from brickd.cli.query_options import ParameterType
 from brickd.errors import DaemonRefused, WrongQuestion
 from brickd.query.parameters import ByteSize
+from brickd.web.page import page_url
+from brickd.web.token import create_token, read_token
 
 if TYPE_CHECKING:
+    from brickd.api.http_server import HttpServer
     from brickd.api.tcp_listener import TcpListener
+    from brickd.daemon.daemon import Daemon
     from brickd.daemon.notify import Target
-
-_PLACES = 4  # of clients, whose descriptors clients of metrics take: one each, and not two
 
 
 @click.command()
@@ -64,14 +67,15 @@ _PLACES = 4  # of clients, whose descriptors clients of metrics take: one each, 
     help="Sign the posted data (HMAC-SHA256) with the secret in this file. The file must be readable only by you.",
 )
 @click.option(
-    "--http", metavar="ADDRESS", help="Answer on this address of this machine, as 127.0.0.1:9230. Needs --metrics."
+    "--http", metavar="ADDRESS", help="Serve the web page on this address of this machine, such as 127.0.0.1:9230."
 )
 @click.option("--metrics", is_flag=True, help="Serve metrics for Prometheus at http://ADDRESS/metrics. Needs --http.")
 @click.option(
     "--http-token-file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Answer only requests with the bearer token in this file. The file must be readable only by you.",
+    help="Serve data and metrics only with the bearer token in this file. The file must be readable only by you."
+    " Without it: data with a token that brickd makes, and metrics without one.",
 )
 @click.option(
     "--metrics-textfile",
@@ -101,20 +105,23 @@ def up(
     here = runtime()
     values = {} if thresholds is None else of_file(thresholds)
 
-    metrics_to = _MetricsTo(
-        _door(http, http_token_file, metrics=metrics), None if metrics_textfile is None else _textfile(metrics_textfile)
-    )
+    door = _door(http, http_token_file, metrics=metrics)
+    textfile = None if metrics_textfile is None else _textfile(metrics_textfile)
 
     def report(pid: int) -> None:
         socket, log = os.fspath(here.socket), os.fspath(here.log) if detach else None
-        url = None if metrics_to.door is None else f"http://{metrics_to.door.listener.address}/metrics"
-        document = {"schema_version": 1, "pid": pid, "socket": socket, "log": log, "metrics": url}
+        url = door.url + "metrics" if door is not None and door.metrics else None
+        page = None if door is None else door.page_url(here)
+        document = {"schema_version": 1, "pid": pid, "socket": socket, "log": log, "metrics": url, "page_url": page}
         line = f"the daemon runs: process {pid}, {escape.text(socket)}{f', {url}' if url else ''}"
-        emit(document, output, table=lambda _: [f"{line}, log {escape.text(log)}" if log else line])
+        lines = [f"{line}, log {escape.text(log)}" if log else line]
+        if door is not None and page is not None:
+            lines.append(f"web page: {_for_people(door, page)}")
+        emit(document, output, table=lambda _: lines)
         sys.stdout.flush()
 
     targets = _targets(notify_exec, notify_url, notify_secret_file)
-    start = partial(_run, here, numerics_bytes, values, targets, metrics_to)
+    start = partial(_run, here, numerics_bytes, values, targets, door, textfile)
     if detach:
         _detach(here, start, report)
     else:
@@ -130,15 +137,24 @@ def _targets(command: str | None, url: str | None, secret_file: Path | None) -> 
 
 
 class _Door(NamedTuple):
-    """Where metrics are served, and the token that a client needs."""
+    """Where the web page is served, whether metrics are served there, and the token that the user chose."""
 
     listener: TcpListener
+    metrics: bool
     token: bytes | None
 
+    @property
+    def url(self) -> str:
+        return page_url(self.listener.address)
 
-class _MetricsTo(NamedTuple):
-    door: _Door | None
-    textfile: Path | None
+    def page_url(self, here: Runtime) -> str:
+        """Return the URL of the page with its token, which the daemon has created before."""
+        return page_url(self.listener.address, self.token or read_token(here.web_token))
+
+
+def _for_people(door: _Door, page: str) -> str:
+    # What is not a terminal may be a log that others can read: the journal of systemd, the log of a container.
+    return page if sys.stdout.isatty() else f"{door.url} (brickd web --url prints it with its token)"
 
 
 def _door(address: str | None, token_file: Path | None, *, metrics: bool) -> _Door | None:
@@ -147,8 +163,6 @@ def _door(address: str | None, token_file: Path | None, *, metrics: bool) -> _Do
             option = "--metrics" if metrics else "--http-token-file"
             raise WrongQuestion(f"{option} needs --http ADDRESS, such as --http 127.0.0.1:9230")
         return None
-    if not metrics:
-        raise WrongQuestion(f"--http {address} has nothing to serve: add --metrics")
     from brickd.api.tcp_listener import TcpListener
 
     token = None if token_file is None else secret_of(token_file, "--http-token-file")
@@ -156,7 +170,7 @@ def _door(address: str | None, token_file: Path | None, *, metrics: bool) -> _Do
         raise WrongQuestion(
             f"--http-token-file {token_file} has several lines or control characters, expected one line of text"
         )
-    return _Door(TcpListener(address), token)
+    return _Door(TcpListener(address), metrics, token)
 
 
 def _textfile(path: Path) -> Path:
@@ -170,7 +184,8 @@ def _run(
     numerics_bytes: int,
     values: Mapping[str, float],
     targets: Sequence[Target],
-    metrics_to: _MetricsTo,
+    door: _Door | None,
+    textfile: Path | None,
     ready: Callable[[], None],
 ) -> None:
     # Imported here, because only the daemon needs these modules, which take a quarter of a second to load.
@@ -181,14 +196,13 @@ def _run(
     from brickd.daemon.sd_notify import Manager
 
     group = inprocess_daemon.group()
-    door = metrics_to.door
     with inprocess_daemon.draining(
         here,
         group,
         numerics_bytes=numerics_bytes,
         targets=targets,
-        serves_metrics=door is not None,
-        metrics_textfile=metrics_to.textfile,
+        serves_metrics=door is not None and door.metrics,
+        metrics_textfile=textfile,
     ) as daemon:
         if values:
             daemon.orders.take_thresholds(daemon.orders.thresholds.with_(values))
@@ -197,13 +211,10 @@ def _run(
             daemon.saver.restore()
             return Listener(here.socket, group=group, replace=True)
 
-        limits = Limits.of(inprocess_daemon.descriptors().clients - (0 if door is None else _PLACES))
-        server, manager = Server(daemon, listen, limits), Manager(os.environ)
-        http = None
-        if door is not None and daemon.metrics is not None:
-            from brickd.api.http_server import HttpServer
-
-            http = HttpServer(door.listener, daemon, daemon.metrics, door.token)
+        clients = inprocess_daemon.descriptors().clients
+        shares = ClientShares(clients, 0) if door is None else shared(clients)
+        server, manager = Server(daemon, listen, Limits.of(shares.socket)), Manager(os.environ)
+        http = None if door is None else _http_server(daemon, here, door, shares.port)
 
         def shed() -> None:
             server.shed()
@@ -234,6 +245,20 @@ def _run(
 
         asyncio.run(serve())
     print_message("the daemon has ended")
+
+
+def _http_server(daemon: Daemon, here: Runtime, door: _Door, clients: int) -> HttpServer:
+    from brickd.api.connection_limits import Limits
+    from brickd.api.http_server import daemon_server
+
+    return daemon_server(
+        door.listener,
+        daemon,
+        Limits.of_port(clients),
+        door.token or create_token(here.web_token),
+        daemon.metrics if door.metrics else None,
+        open_metrics=door.token is None,  # a scraper needs no token, unless the user chose one
+    )
 
 
 def _detach(here: Runtime, start: Callable[[Callable[[], None]], None], report: Callable[[int], None]) -> None:

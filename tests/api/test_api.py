@@ -136,7 +136,7 @@ def test_an_error_names_its_kind(worker: Start, socket_path: Path, prefix: str) 
         (request("/v1/status", b""), 405, "method is POST, expected "),
         (request("/v1/statu"), 404, "no path /v1/statu (GET /v1 lists the paths)"),
         (request("/v1/status/"), 404, "no path"),
-        (request("/"), 404, "no path"),
+        (request("/v2"), 404, "no path"),
         (
             request("/v1/status", None, "x: " + "y" * 20_000),
             431,

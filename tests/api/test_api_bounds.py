@@ -73,7 +73,7 @@ def test_streams_take_half_of_the_connections_and_at_most_sixteen(clients: int, 
 
 def test_clients_with_the_read_role_have_at_most_half_of_the_streams() -> None:
     for most, readers in ((4, 2), (5, 2), (1, 0)):
-        open_ = event_stream.Streams(most)
+        open_ = event_stream.Streams(Limits(streams=most))
         for _ in range(readers):
             open_.enter(event_stream.Reader(), Role.READ)
         with pytest.raises(HTTPException, match=f"{readers} streams are open, the limit is {readers} "):
@@ -86,7 +86,7 @@ def test_clients_with_the_read_role_have_at_most_half_of_the_streams() -> None:
 
 def test_a_stream_that_starts_after_all_were_ended_ends_at_once() -> None:
     open_, before, after, left = (
-        event_stream.Streams(4),
+        event_stream.Streams(Limits(streams=4)),
         event_stream.Reader(),
         event_stream.Reader(),
         event_stream.Reader(),
@@ -134,6 +134,8 @@ def test_a_reply_is_uncacheable_json_and_closes_its_connection() -> None:
         {
             b"connection": b"close",
             b"cache-control": b"no-store",
+            b"x-content-type-options": b"nosniff",
+            b"cross-origin-resource-policy": b"same-origin",
             b"content-type": b"application/json",
             b"content-length": b"3",
         },

@@ -1,27 +1,25 @@
-"""The TCP port for metrics answers only this machine, only GET and only with the token; no client harms the others."""
+"""The TCP port answers only this machine, only GET and only with the token; no client harms the others."""
 
 from __future__ import annotations
 
-import asyncio
+import dataclasses
 import json
 import select
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
 
 import pytest
-from metric_pages import get, pages_of, parsed
+from metric_pages import get, parsed
+from port_server import DATA_TOKEN, LIMITS, port_serving
 from pprof_reader import profile
 from running import until
 from serving import Daemon, answer, connected, rest
 
-from brickd.api import http_server
 from brickd.api.connection_limits import Limits
-from brickd.api.http_server import CLIENTS_MAX, PROFILES_MAX, HttpServer
+from brickd.api.metrics_application import PROFILES_MAX
 from brickd.api.tcp_listener import TcpListener
 from brickd.base.paths import runtime
 from brickd.errors import BrickdError, WrongQuestion
@@ -31,33 +29,9 @@ from brickd.metrics.page import MetricsPage
 TOKEN = b"s3cret"
 
 
-@contextmanager
-def serving(daemon: Daemon, token: bytes | None = None, address: str = "127.0.0.1:0") -> Iterator[str]:
-    """Yield the address of a server in a thread."""
-    server = HttpServer(TcpListener(address), daemon, pages_of(daemon), token)
-    opened, ending = threading.Event(), asyncio.Event()
-    loops = []
-
-    async def run() -> None:
-        loops.append(asyncio.get_running_loop())
-        await server.open()
-        opened.set()
-        await ending.wait()
-        await server.close()
-
-    thread = threading.Thread(target=lambda: asyncio.run(run()))
-    thread.start()
-    opened.wait()
-    try:
-        yield server.address
-    finally:
-        loops[0].call_soon_threadsafe(ending.set)
-        thread.join()
-
-
 @pytest.fixture
 def address(daemon: Daemon) -> Iterator[str]:
-    with serving(daemon) as at:
+    with port_serving(daemon) as at:
         yield at
 
 
@@ -83,9 +57,11 @@ def test_no_method_can_change_anything(address: str, method: str) -> None:
     assert (found.status, kind(found.body)) == (405, "no_such_method")
 
 
-@pytest.mark.parametrize("target", ["/", "/v1/status", "/v1/down", "/metrics/", "/../metrics"])
+@pytest.mark.parametrize("target", ["/nothing", "/metrics/", "/../metrics", "/debug/pprof", "/v1/nothing"])
 def test_the_port_has_no_other_path(address: str, target: str) -> None:
     found = get(address, target)
+    assert (found.status, kind(found.body)) == (401, "no_token")
+    found = get(address, target, f"Authorization: Bearer {DATA_TOKEN.decode()}")
     assert (found.status, kind(found.body)) == (404, "no_such_path")
 
 
@@ -111,7 +87,7 @@ def test_this_machine_has_several_names(address: str, host: str) -> None:
 
 
 def test_the_address_of_the_port_is_a_name_and_the_host_of_the_api_is_not(daemon: Daemon) -> None:
-    with serving(daemon, address="127.0.0.2:0") as address:
+    with port_serving(daemon, address="127.0.0.2:0") as address:
         for host in (address, "127.0.0.2", "localhost"):
             assert get(address, "/metrics", f"Host: {host}").status == 200
         for host in ("127.0.0.3", "brickd"):
@@ -128,7 +104,7 @@ def test_a_page_of_another_origin_reads_nothing(address: str, header: str) -> No
 
 
 def test_without_the_token_a_client_learns_nothing(daemon: Daemon) -> None:
-    with serving(daemon, TOKEN) as address:
+    with port_serving(daemon, TOKEN) as address:
         wrong = ["x", "Bearer", "Bearer s3cre", "Bearer s3cret ", "Bearer s3cret2", "bearer s3cret", "Bearer \xff"]
         for target in ("/metrics", "/nothing"):
             for headers in ((), *((f"Authorization: {each}",) for each in wrong if not each.endswith(" "))):
@@ -156,7 +132,7 @@ def silent(address: str) -> socket.socket:
 
 
 def test_silent_clients_take_no_place_from_others_and_none_of_the_api(address: str) -> None:
-    clients = [silent(address) for _ in range(3 * CLIENTS_MAX)]
+    clients = [silent(address) for _ in range(3 * LIMITS.connections)]
     try:
         assert get(address).status == 200
         with connected(runtime().socket) as client:
@@ -171,10 +147,10 @@ def test_silent_clients_take_no_place_from_others_and_none_of_the_api(address: s
 def test_a_client_that_never_reads_is_dropped_and_holds_nothing(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "LIMITS", Limits(connections=16, threads=1, take_seconds=0.2))
+    limits = dataclasses.replace(Limits.of_port(8), take_seconds=0.2)
     big = b"# " + b"x" * (8 << 20) + b"\n"
     monkeypatch.setattr(MetricsPage, "newest", lambda _: big)
-    with serving(daemon) as address, silent(address) as client:
+    with port_serving(daemon, limits=limits) as address, silent(address) as client:
         client.sendall(f"GET /metrics HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
         assert get(address).body == big, "another client gets its page meanwhile"
         dropped = select.poll()
@@ -261,13 +237,13 @@ def test_a_port_that_is_taken_is_named(address: str) -> None:
 
 
 def test_localhost_and_ipv6_are_addresses_of_this_machine(daemon: Daemon) -> None:
-    with serving(daemon, address="localhost:0") as address:
+    with port_serving(daemon, address="localhost:0") as address:
         assert address.startswith("127.0.0.1:")
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
         pytest.skip("this machine has no IPv6")
-    with serving(daemon, address="[::1]:0") as address:
+    with port_serving(daemon, address="[::1]:0") as address:
         assert get(address).status == 200
 
 
@@ -275,7 +251,6 @@ def test_localhost_and_ipv6_are_addresses_of_this_machine(daemon: Daemon) -> Non
 def test_the_options_need_each_other(tmp_path: Path, run_up: Callable[..., str]) -> None:
     assert "--metrics needs --http ADDRESS" in run_up("--metrics")
     assert "--http-token-file needs --http" in run_up("--http-token-file", "x")
-    assert "has nothing to serve: add --metrics" in run_up("--http", "127.0.0.1:0")
     assert "expected 127.0.0.1:PORT" in run_up("--http", "0.0.0.0:0", "--metrics")
     assert "end with .prom" in run_up("--metrics-textfile", str(tmp_path / "x.txt"))
     token = tmp_path / "token"
