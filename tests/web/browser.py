@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
@@ -86,6 +86,11 @@ class Tab:
     def place(self) -> str:
         """The place in the address."""
         return urlsplit(str(self.page.url)).fragment
+
+    @property
+    def choices(self) -> dict[str, str]:
+        """The parameters of the place."""
+        return dict(parse_qsl(urlsplit(f"?{self.place.partition('?')[2]}").query))
 
     def axe(self) -> list[str]:
         """Return the serious and critical violations of accessibility rules on the page."""
