@@ -26,9 +26,9 @@ const TOKEN = "brickd-token";
 
 /** Move the token from the address to the session's storage, and return it; null if there is none. */
 export function takenToken() {
-  const found = /^#token=(.+)$/.exec(location.hash);
-  if (found) {
-    sessionStorage.setItem(TOKEN, decodeURIComponent(found[1]));
+  const given = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (given) {
+    sessionStorage.setItem(TOKEN, given);
     history.replaceState(null, "", location.pathname);
   }
   return sessionStorage.getItem(TOKEN);
