@@ -354,6 +354,18 @@ def kept(name: str, of: Iterable[bytes], make: Callable[[Path], object]) -> Path
     return target
 
 
+@contextmanager
+def untimed() -> Iterator[None]:
+    """Stop the clock of the test's timeout. After a clean checkout, the first test that needs a program compiles it,
+    which takes minutes on a busy machine. A compiler needs no timeout.
+    """
+    left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, left)
+
+
 def _forget_old() -> None:
     for old in KEPT.glob("*"):
         with suppress(FileNotFoundError):
@@ -418,6 +430,7 @@ def compiled() -> Callable[..., Path]:
         return kept(f"{source.stem}.o", (version("gcc"), repr((common, flags)).encode(), *made_of), make)
 
     @functools.cache
+    @untimed()
     def build(name: str, sources: tuple[Path, ...], *flags: str) -> Path:
         alone = tuple(flag for flag in flags if flag not in ("-shared", "-fPIC"))
         objects = tuple(compiled_alone(each, alone) if each.suffix == ".c" else each for each in sources)
