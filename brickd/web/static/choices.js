@@ -2,7 +2,9 @@
 //
 // Owns: their elements and labels. Must not know: views. Invariant: A control never changes by itself while it is used.
 
-import { element } from "./dom.js";
+import { element, replace, short } from "./dom.js";
+
+const LETTERS = 60; // of a name in a list
 
 /** A list to choose from; the first value is the one of a place without this choice. */
 export function choice(label, values, choose) {
@@ -11,6 +13,24 @@ export function choice(label, values, choose) {
   return {
     element: element("label", {}, label, " ", list),
     show(value) { list.value = values.includes(value) ? value : values[0]; },
+  };
+}
+
+/** A list of names to choose from, or `all` of them. The names may change. */
+export function nameChoice(label, all, choose) {
+  const list = element("select", { onchange: () => choose(list.value) });
+  let listed = null;
+  return {
+    element: element("label", {}, label, " ", list),
+    show(name, names) {
+      if (document.activeElement === list && list.value === (name ?? "")) return;
+      const values = [...new Set(name ? [...names, name] : names)].sort();
+      if (JSON.stringify(values) !== listed) {
+        listed = JSON.stringify(values);
+        replace(list, element("option", { value: "" }, all), values.map((value) => element("option", { value }, short(value, LETTERS))));
+      }
+      list.value = name ?? "";
+    },
   };
 }
 

@@ -51,6 +51,9 @@ function add(parent, children) {
   }
 }
 
+/** Return at most `letters` letters of a text, with "…" for the others. */
+export const short = (text, letters) => (text.length > letters ? `${text.slice(0, letters)}…` : text);
+
 /** Replace what is in an element. */
 export function replace(parent, ...children) {
   parent.replaceChildren();

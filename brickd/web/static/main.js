@@ -14,7 +14,7 @@ import { ledger } from "./ledger.js";
 import { numerics } from "./numerics.js";
 import { overview } from "./overview.js";
 import { changed, parsed, written } from "./place.js";
-import { SourceError, pageSource } from "./source.js";
+import { SourceError, pageSource, requestPath } from "./source.js";
 import { tree } from "./tree.js";
 import { workers } from "./workers.js";
 
@@ -32,6 +32,9 @@ class Page {
     this.mounted = null;
     this._asking = null; // stops the requests of a place that is no longer shown
     this._newest = null; // the time of the newest status
+    this._services = []; // what is asked for at an earlier time
+    this._kept = new Map(); // for each view of the API, a document that stays for some seconds
+    this._drawn = null; // the place whose documents are drawn
     this.main = document.getElementById("main");
     this.line = document.getElementById("line");
     this.notice = document.getElementById("notice");
@@ -42,7 +45,11 @@ class Page {
     document.getElementById("earlier").addEventListener("click", () => this.turn(-STEP));
     document.getElementById("later").addEventListener("click", () => this.turn(STEP));
     document.getElementById("now").addEventListener("click", () => this.go({ at: null }));
-    document.getElementById("theme").addEventListener("click", otherTheme);
+    document.getElementById("theme").addEventListener("click", () => {
+      otherTheme();
+      this._redraw();
+    });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this._redraw());
     document.getElementById("skip").addEventListener("click", (event) => {
       event.preventDefault(); // the fragment of the address is the place
       this.main.focus();
@@ -52,9 +59,11 @@ class Page {
     document.addEventListener("visibilitychange", () => (document.hidden ? this._asking.abort() : this._arrive(this.place)));
   }
 
-  /** Change the place. */
-  go(changes) {
-    location.hash = written(changed(this.place, changes));
+  /** Change the place. The browser's button Back returns to the last one, unless this one `replaces` it. */
+  go(changes, { replaces = false } = {}) {
+    const address = this.link(changes);
+    if (replaces) location.replace(address);
+    else location.hash = address;
   }
 
   /** Return the address of a place that differs from this one, for a link. */
@@ -82,6 +91,7 @@ class Page {
       this.documents = this.documents.status ? { status: this.documents.status } : {};
       replace(this.main);
       this.mounted = { view, shown: view.mount(this.main, this) };
+      this._drawn = null;
       document.title = `${view.title} · brickd`;
     }
     this.place = place;
@@ -95,8 +105,9 @@ class Page {
     while (!signal.aborted) {
       try {
         if (place.at !== null || this.source.recorded) {
-          const parameters = this.source.recorded ? {} : { name: place.names, at: `@${place.at}` };
-          await this._round(place, await this.source.get("status", parameters, signal), signal);
+          const names = this._services = await this._servicesOf(place, signal);
+          const parameters = this.source.recorded ? {} : { name: names, at: `@${place.at}` };
+          await this._round(place, await this.source.get("status", parameters, signal), signal, names);
           return;
         }
         let round = null; // the requests of the view that are under way
@@ -112,21 +123,47 @@ class Page {
     }
   }
 
-  async _round(place, status, signal) {
+  /** Return the names for the totals of an earlier time: the last day is kept for each service, not for each worker. */
+  async _servicesOf({ at, names }, signal) {
+    if (at === null || !names.length) return names;
+    const known = (name) => (worker) => worker.name === name || worker.service === name;
+    let { workers = [] } = this.documents.status ?? {};
+    const all = names.every((name) => workers.some(known(name)));
+    if (!all) ({ workers } = await this.source.get("status", { name: names }, signal));
+    return [...new Set(names.flatMap((name) => workers.filter(known(name)).map((worker) => worker.service)))];
+  }
+
+  async _round(place, status, signal, names = place.names) {
     this.documents.status = status;
     this._newest = place.at ?? Date.now() / 1000;
     this._frame();
     try {
-      const needs = Object.entries(this.mounted.view.needs(place, status));
-      const found = await Promise.all(needs.map(([, [view, parameters]]) => this.source.get(view, parameters, signal)));
+      const needs = Object.entries(this.mounted.view.needs({ ...place, names, chosen: place.names }, status));
+      const found = await Promise.all(needs.map(([, request]) => this._document(request, signal)));
       if (signal.aborted) return;
-      needs.forEach(([name], n) => { this.documents[name] = found[n]; });
+      this.documents = { status, ...Object.fromEntries(needs.map(([name], n) => [name, found[n]])) };
+      this._drawn = place;
       this.mounted.shown.show(this.documents, place);
       this.main.setAttribute("aria-busy", "false");
       this._say(null);
     } catch (error) {
       if (!signal.aborted) this._say(error);
     }
+  }
+
+  /** Return the document of a request. A third element is how many seconds the document of the same request stays. */
+  async _document([view, parameters, stays = 0], signal) {
+    const key = requestPath(view, parameters);
+    const kept = this._kept.get(view);
+    if (kept?.key === key && performance.now() - kept.since < 1000 * stays) return kept.document;
+    const [since, document] = [performance.now(), await this.source.get(view, parameters, signal)];
+    if (stays) this._kept.set(view, { key, since, document });
+    return document;
+  }
+
+  /** Draw the last documents again. */
+  _redraw() {
+    if (this._drawn) this.mounted.shown.show(this.documents, this._drawn);
   }
 
   _say(error) {
@@ -160,8 +197,13 @@ class Page {
   _timeText(status) {
     if (this.place.at !== null && this.mounted.view.onlyNow) return `${this.mounted.view.title} has no past: it shows now`;
     if (this.source.recorded) return status?.recording ? `recorded until ${moment(seconds(status.recording.shown))}` : "";
-    if (this.place.at !== null) return moment(this.place.at);
+    if (this.place.at !== null) return `${moment(this.place.at)}${this._servicesText()}`;
     return this._newest === null ? "" : `now, ${clock(this._newest)} UTC`;
+  }
+
+  _servicesText() {
+    const services = this._services.filter((service) => !this.place.names.includes(service));
+    return services.length && this.place.names.length ? `, all of ${services.join(", ")}` : "";
   }
 
   _health(status) {

@@ -4,10 +4,12 @@
 // part are in the page, so that ten thousand rows cost as little as forty. New rows move neither the scroll position nor
 // the focus.
 
-import { element, replace, setText } from "./dom.js";
+import { element, replace, setText, short, visible } from "./dom.js";
 
 const ROW = 28; // pixels; page.css has the same number
+const WIDE = 50; // letters of a text that page.css may cut
 const MARGIN = 10; // rows above and below the visible part
+const LETTERS = 200; // of a text that a cell has; a worker may choose names of 64 KiB
 const ALL = 200; // tables up to this length are in the page as a whole, so that "find in page" works
 
 /**
@@ -100,10 +102,7 @@ export class Table {
         tabindex: chosen ? 0 : -1,
         onclick: opens ? () => this._open(at) : undefined,
       },
-      this.columns.map((column, n) =>
-        element(n === 0 ? "th" : "td", { scope: n === 0 ? "row" : undefined, class: column.number ? "number" : undefined },
-          column.node ? column.node(row) : column.text(row)),
-      ),
+      this.columns.map((column, n) => cell(column, row, n === 0)),
     );
   }
 
@@ -138,6 +137,15 @@ export class Table {
   entitle(caption) {
     setText(this.caption, caption);
   }
+}
+
+function cell(column, row, first) {
+  const content = column.node ? column.node(row) : short(column.text(row), LETTERS);
+  return element(first ? "th" : "td", {
+    scope: first ? "row" : undefined,
+    class: column.number ? "number" : undefined,
+    title: typeof content === "string" && content.length > WIDE ? visible(content) : undefined,
+  }, content);
 }
 
 /** Compare two values. A value that is null comes last in both orders. */
