@@ -1,11 +1,165 @@
-import { element, replace } from "./dom.js";
+// The view of the workers: their states, and how long each took in each brick.
+//
+// Owns: the columns, the choices over and colour, the names that the heat map asks for. Must not know: how a heat map is
+// drawn. Invariants: What the heat map leaves out is named. A chosen worker is compared with all workers of its service.
+
+import { choice } from "./choices.js";
+import { element, replace, setText, short, visible } from "./dom.js";
+import { count, duration, many, percent, size } from "./figures.js";
+import { HeatCells, times } from "./heat_cells.js";
+import { HeatMap } from "./heat_map.js";
+import { chosen } from "./place.js";
+import { scaleOf } from "./scales.js";
+import { Table } from "./table.js";
+
+const OVER = ["start", "60s", "10s"];
+const RELATIVE = "mean time, compared with the median";
+const SELF = "self time";
+const MOST_CELLS = 4096; // that the page asks for
+const LETTERS = 100; // of a name in the label of a link
+const LEGEND_STEPS = 24;
 
 export const workers = {
   name: "workers",
   title: "Workers",
-  needs: () => ({}),
-  mount(room) {
-    replace(room, element("p", {}, "This view is not built yet."));
-    return { show() {} };
+  needs: ({ names, at, choices }, status) => (at !== null ? {} : {
+    bricks: ["bricks", {
+      name: servicesOf(names, status), by: "worker", top: MOST_CELLS,
+      over: OVER.includes(choices.over) ? choices.over : null,
+    }],
+  }),
+  mount(room, page) {
+    const choose = (name) => (value) => page.go(chosen(page.place, name, value));
+    const over = choice("Time", OVER, choose("over"));
+    const colour = choice("Colour", [RELATIVE, SELF], (value) => choose("colour")(value && "self"));
+    const states = new Table("Workers", COLUMNS, {
+      key: (row) => row.name, mark: markOf, open: (row) => page.go({ view: "latency", names: [row.name] }),
+    });
+    const heat = new HeatPart(page);
+    replace(room, states.element, element("section", { "aria-labelledby": "heat-title" },
+      element("h2", { id: "heat-title" }, "Time in each brick"),
+      element("div", { class: "choices" }, page.source.recorded ? null : over.element, colour.element),
+      heat.element));
+    return {
+      show({ status, bricks }, { names, at, choices }) {
+        over.show(choices.over);
+        colour.show(choices.colour === "self" ? SELF : RELATIVE);
+        states.show(status.workers);
+        states.entitle(many(status.workers.length, "worker"));
+        const kind = choices.colour === "self" ? "self" : "relative";
+        heat.show(at === null ? bricks : null, { names, kind });
+      },
+    };
   },
 };
+
+/** Return the services of the chosen workers: a worker is compared with its service. */
+export function servicesOf(names, status) {
+  const services = [...new Set(status.workers.map((worker) => worker.service))];
+  return names.length && services.length ? services : names;
+}
+
+/** The heat map with its legend, the selected cell in words, and the same figures as a table. */
+class HeatPart {
+  constructor(page) {
+    const open = (worker, brick) => page.go({ view: "latency", names: [worker], choices: { brick } });
+    this.page = page;
+    this.about = element("p", { class: "small" });
+    this.legend = element("p", { class: "legend" });
+    this.line = element("span", { "aria-live": "polite" });
+    this.link = element("a", { href: "#workers" }, "latency");
+    this.map = new HeatMap("Time of each worker in each brick: arrow keys select a cell, Enter opens its latency", {
+      open, select: () => this._describe(),
+    });
+    this.table = new Table("Time of each worker in each brick", CELL_COLUMNS, {
+      key: ({ row }) => JSON.stringify([row.worker, row.name, row.bounded]),
+      open: ({ row }) => open(row.worker, row.name), sort: "Self time",
+    });
+    this.details = element("details", { ontoggle: () => this._fill() },
+      element("summary", {}, "The same as a table"), this.table.element);
+    this.picture = element("div", {},
+      this.legend, this.map.element, element("p", { class: "figures" }, this.line, " ", this.link), this.details);
+    this.element = element("div", {}, this.about, this.picture);
+  }
+
+  show(document, { names, kind }) {
+    const rows = document?.bricks ?? [];
+    this.picture.hidden = !rows.length;
+    setText(this.about, aboutOf(document, rows));
+    if (!rows.length) return;
+    const cells = new HeatCells(rows);
+    this.map.show(cells, { kind, scale: kind === "self" ? "sequential" : "diverging", marked: new Set(names) });
+    replace(this.legend, legend(cells, kind));
+    this._describe();
+    this._fill();
+  }
+
+  /** Show the selected cell in words, and link to its latency. */
+  _describe() {
+    const at = this.map.at();
+    setText(this.line, this.map.cells.sentence(...at));
+    const [worker, brick] = [this.map.cells.workers[at[0]], this.map.cells.bricks[at[1]].name];
+    this.link.setAttribute("href", this.page.link({ view: "latency", names: [worker], choices: { brick } }));
+    this.link.setAttribute("aria-label", `latency of ${visible(short(brick, LETTERS))} in ${visible(short(worker, LETTERS))}`);
+  }
+
+  /** Fill the table if it is open. */
+  _fill() {
+    const { cells } = this.map;
+    if (!this.details.open || !cells) return;
+    const found = [];
+    cells.workers.forEach((_, worker) => cells.bricks.forEach((each, brick) => {
+      const row = cells.row(worker, brick);
+      if (row) found.push({ worker, brick, row, relative: cells.relative(worker, brick) });
+    }));
+    this.table.show(found);
+  }
+}
+
+function aboutOf(document, rows) {
+  if (!document) return "The heat map shows only now: the last day is kept for each service, not for each worker.";
+  if (!rows.length) return "No worker recorded a brick in this time.";
+  const { bricks: left, share_percent: share } = document.rest;
+  const cut = left ? ` ${many(left, "cell")} with ${percent(share)} of the self time are not shown, and are in no median.` : "";
+  return `${many(rows.length, "cell")}. Blank: no figures, or no second worker to compare with.${cut}`;
+}
+
+/** Return the colours of a scale with their texts. */
+function legend(cells, kind) {
+  const scale = scaleOf(kind === "self" ? "sequential" : "diverging");
+  const bar = element("span", { class: "legend-bar", "aria-hidden": "true" });
+  const stops = Array.from({ length: LEGEND_STEPS }, (_, n) => scale.css(n / (LEGEND_STEPS - 1)));
+  bar.style.setProperty("background", `linear-gradient(to right, ${stops.join(", ")})`);
+  const [first, middle, last] = cells.legend(kind);
+  return [element("span", {}, first), bar, element("span", {}, last), element("span", { class: "small" }, `middle: ${middle}`)];
+}
+
+const markOf = (worker) => (worker.problem || worker.state === "died" || worker.state === "quarantined" ? "marked" : "");
+
+const openNow = ({ open }) =>
+  open.map(({ brick, layer, since_ns: since }) => `${brick}${layer === null ? "" : ` layer ${layer}`} ${duration(since)}`).join(", ") || "-";
+
+const figure = (title, key, text) => ({ title, number: true, text: (row) => text(row[key]), value: (row) => row[key] });
+
+const COLUMNS = [
+  { title: "Worker", text: (row) => row.name, value: (row) => row.name },
+  { title: "State", text: (row) => row.state, value: (row) => row.state },
+  { title: "PID", number: true, text: (row) => String(row.pid ?? "-"), value: (row) => row.pid },
+  figure("Threads", "threads", count),
+  { title: "Spans", number: true, text: (row) => count(row.ledger.spans.summarized), value: (row) => row.ledger.spans.summarized },
+  figure("Lost", "lost", count),
+  figure("CPU", "cpu_percent", percent),
+  figure("Memory", "rss_bytes", size),
+  { title: "Open now", text: openNow },
+  figure("Pending", "pending", count),
+  { title: "Problem", text: (row) => row.problem ?? "-" },
+];
+
+const CELL_COLUMNS = [
+  { title: "Worker", text: ({ row }) => row.worker, value: ({ row }) => row.worker },
+  { title: "Brick", text: ({ row }) => row.name, value: ({ row }) => row.name },
+  { title: "Mean", number: true, text: ({ row }) => `${row.bounded ? "≤ " : ""}${duration(row.mean_ns)}`, value: ({ row }) => row.mean_ns },
+  { title: "Of the median", number: true, text: ({ relative }) => (relative === null ? "-" : times(relative)), value: ({ relative }) => relative },
+  { title: "Count", number: true, text: ({ row }) => count(row.count), value: ({ row }) => row.count },
+  { title: "Self time", number: true, text: ({ row }) => duration(row.self_ns), value: ({ row }) => row.self_ns },
+];

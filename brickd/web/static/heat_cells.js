@@ -1,0 +1,123 @@
+// The cells of a heat map: one for each worker and brick.
+//
+// Owns: the order of workers and bricks, the median of a brick, which number of a cell is coloured. Must not know: how a
+// cell is drawn. Invariants: A brick that only one worker recorded is compared with nothing, so its cell is blank. The
+// median is that of `spread` in the document `bricks`: of the means of the workers.
+
+import { short } from "./dom.js";
+import { count, duration, many } from "./figures.js";
+
+const CLIP = 2; // a cell that is so many times slower or faster than the median has the last colour
+const LETTERS = 100; // of a name in a sentence
+const NATURAL = new Intl.Collator("en", { numeric: true }); // api/9 comes before api/10
+
+/** The cells of a document `bricks` with one row for each brick and worker. */
+export class HeatCells {
+  constructor(rows) {
+    const [names, found, bounded, exact] = [new Map(), [], new Map(), new Map()];
+    const places = rows.map((row) => {
+      const known = row.bounded ? bounded : exact;
+      let brick = known.get(row.name);
+      if (!brick) {
+        known.set(row.name, (brick = { name: row.name, bounded: row.bounded, self: 0 }));
+        found.push(brick);
+      }
+      brick.self += row.self_ns;
+      let worker = names.get(row.worker);
+      if (!worker) names.set(row.worker, (worker = { name: row.worker, at: 0 }));
+      return { worker, brick };
+    });
+    const workers = [...names.values()].sort((a, b) => NATURAL.compare(a.name, b.name));
+    this.workers = workers.map(({ name }) => name);
+    this.bricks = found.sort((a, b) => b.self - a.self); // a brick with bounds differs from one without
+    for (const each of [workers, this.bricks]) each.forEach((one, n) => { one.at = n; });
+    this.rows = new Array(workers.length * found.length).fill(null);
+    places.forEach(({ worker, brick }, n) => { this.rows[worker.at * found.length + brick.at] = rows[n]; });
+    this._measure();
+  }
+
+  _measure() {
+    [this.least, this.most] = [Infinity, 0];
+    for (const row of this.rows) {
+      if (row === null || !(row.self_ns > 0)) continue;
+      this.least = Math.min(this.least, row.self_ns);
+      this.most = Math.max(this.most, row.self_ns);
+    }
+    const means = new Float64Array(this.workers.length);
+    this.bricks.forEach((brick, n) => {
+      brick.workers = 0;
+      for (let at = n; at < this.rows.length; at += this.bricks.length) {
+        if (this.rows[at] !== null) means[brick.workers++] = this.rows[at].mean_ns;
+      }
+      brick.median = median(means.subarray(0, brick.workers).sort());
+    });
+  }
+
+  /** Return the row of a worker and a brick by their numbers; null if the document does not have it. */
+  row(worker, brick) {
+    return this.rows[worker * this.bricks.length + brick];
+  }
+
+  /** Return the mean of a cell divided by the median; null if there is nothing to compare it with. */
+  relative(worker, brick) {
+    const row = this.row(worker, brick);
+    const { workers, median: middle } = this.bricks[brick];
+    return row === null || workers < 2 || !(middle > 0) ? null : row.mean_ns / middle;
+  }
+
+  /** Return the numbers of the cells, from 0 to 1, one worker after the other; NaN for a cell without a colour. */
+  shades(kind) {
+    const shades = new Float64Array(this.rows.length);
+    const width = this.bricks.length;
+    for (let at = 0; at < shades.length; at++) {
+      shades[at] = kind === "self" ? this._ofSelf(this.rows[at]) : this._ofRelative(Math.floor(at / width), at % width);
+    }
+    return shades;
+  }
+
+  _ofSelf(row) {
+    if (!row || !(row.self_ns > 0)) return NaN;
+    return this.most > this.least ? Math.log(row.self_ns / this.least) / Math.log(this.most / this.least) : 1;
+  }
+
+  _ofRelative(worker, brick) {
+    const relative = this.relative(worker, brick);
+    return relative === null ? NaN : 0.5 + Math.log(Math.max(relative, Number.MIN_VALUE)) / (2 * Math.log(CLIP));
+  }
+
+  /** Return the text of the first, the middle and the last colour. */
+  legend(kind) {
+    if (kind === "self" && !this.most) return ["", "no self time", ""];
+    if (kind === "self") return [duration(this.least), "self time (logarithmic)", duration(this.most)];
+    return [`${CLIP}x faster or more`, "median of the brick", `${CLIP}x slower or more`];
+  }
+
+  /** Return the number that stands in a cell, if the cell is large enough. */
+  short(kind, worker, brick) {
+    const row = this.row(worker, brick);
+    if (kind === "self") return row ? duration(row.self_ns) : "";
+    const relative = this.relative(worker, brick);
+    return relative === null ? "" : times(relative);
+  }
+
+  /** Return a cell as a sentence. */
+  sentence(worker, brick) {
+    const row = this.row(worker, brick);
+    const { workers, bounded, name } = this.bricks[brick];
+    const place = `${short(this.workers[worker], LETTERS)}, ${short(name, LETTERS)}`;
+    if (row === null) return `${place}: no figures`;
+    const relative = this.relative(worker, brick);
+    const compared = relative === null ? "not compared with another worker"
+      : `${times(relative)} the median of ${many(workers, "worker")}`;
+    return `${place}: mean ${bounded ? "≤ " : ""}${duration(row.mean_ns)}, ${compared}, ${many(row.count, "span")}, `
+      + `self time ${duration(row.self_ns)}`;
+  }
+}
+
+function median(sorted) {
+  const middle = sorted.length >> 1;
+  return sorted.length ? (sorted[(sorted.length - 1) >> 1] + sorted[middle]) / 2 : 0;
+}
+
+/** Return a factor as text. */
+export const times = (factor) => (factor < 99.5 ? `${factor.toFixed(2)}x` : `${count(Math.round(factor))}x`);
