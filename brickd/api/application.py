@@ -47,6 +47,7 @@ from brickd.query.queries import (
 )
 from brickd.query.query import ABOUT_WORKERS, LIVE, Asked, Query, given
 from brickd.query.verbs import VERBS
+from brickd.recording.library import Shelf
 from brickd.recording.session import Recorder
 from brickd.views import events, fingerprints, hang, inspect, status
 from brickd.views.common import Answer, begun
@@ -104,7 +105,13 @@ class Application:
                 "/record", StartRecording, self._record, "Record until the client disconnects, or for a given time."
             ),
             self._control("/record/end", EndRecording, self._end_recording, "End a recording."),
-            Endpoint("GET", "/record", NoParameters, self._recordings, "The recordings that were not fetched yet."),
+            Endpoint(
+                "GET",
+                "/record",
+                NoParameters,
+                self._recordings,
+                "The recordings that were not fetched yet, and those of the flight recorder.",
+            ),
             Endpoint(
                 "GET",
                 "/record/file",
@@ -221,16 +228,23 @@ class Application:
 
     async def _recordings(self, _: NoParameters) -> Response:
         found = await self._in_thread(self._served.shelf.all)
-        return self._done(recordings=[each.document() for each in found])
+        flights = await self._in_thread(self._served.flights.all)
+        return self._done(
+            recordings=[each.document() for each in found], flight_recordings=[each.document() for each in flights]
+        )
 
     async def _recorded_file(self, asked: RecordedFile) -> Response:
         return FileResponse(
-            await self._in_thread(self._served.shelf.open, asked.recording, asked.number), self._in_thread
+            await self._in_thread(lambda: self._shelf_of(asked).open(asked.recording, asked.number)), self._in_thread
         )
 
     async def _remove_recorded_file(self, asked: RecordedFile) -> Response:
-        await self._in_thread(self._served.shelf.remove, asked.recording, asked.number)
+        await self._in_thread(lambda: self._shelf_of(asked).remove(asked.recording, asked.number))
         return self._done(recording=asked.recording, number=asked.number)
+
+    def _shelf_of(self, asked: RecordedFile) -> Shelf:
+        flights = self._served.flights
+        return flights if flights.has(asked.recording) else self._served.shelf
 
     async def _down(self, _: NoParameters) -> Response:
         self._served.down()

@@ -12,7 +12,7 @@ from brickd.base.thresholds import Thresholds
 from brickd.datasources.world import DaemonStatus, World
 from brickd.model.event_log import Log
 from brickd.query.orders import EndRecording, Forgetting, Obeyed, Rescanning, Setting, Silencing, StartRecording
-from brickd.recording.library import Shelf
+from brickd.recording.library import FlightShelf, Shelf
 from brickd.recording.session import Recorder
 
 
@@ -46,6 +46,10 @@ class Served(World, Protocol):
     @property
     def shelf(self) -> Shelf:
         """The recordings that are being written, or that were not fetched yet."""
+
+    @property
+    def flights(self) -> FlightShelf:
+        """The recordings that the flight recorder made."""
 
     def daemon(self) -> DaemonStatus:
         """Return the status of the daemon."""

@@ -44,6 +44,11 @@ class Runtime(NamedTuple):
         """The directory of recordings that are being written, or that were not fetched yet."""
         return self.state / "recordings"
 
+    @property
+    def flight_recordings(self) -> Path:
+        """The directory of the recordings that the flight recorder made."""
+        return self.state / "flight-recordings"
+
     def last_day(self, prefix: str) -> Path:
         """The file with the last day's history of the segments with this prefix."""
         return self.state / f"{prefix}last-day"

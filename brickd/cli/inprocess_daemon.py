@@ -20,6 +20,7 @@ from brickd.analysis.numerics.fingerprints import WINDOW_BYTES
 from brickd.base.open_file_limits import Descriptors, divided
 from brickd.base.paths import Runtime
 from brickd.daemon.daemon import Daemon
+from brickd.daemon.flight_recorder import FlightLimits
 from brickd.daemon.notify import Target
 from brickd.errors import BrickdError, DaemonRefused
 from brickd.state.runtime_dir import Home
@@ -67,6 +68,7 @@ def draining(
     targets: Sequence[Target] = (),
     serves_metrics: bool = False,
     metrics_textfile: Path | None = None,
+    flight: FlightLimits | None = None,
 ) -> Iterator[Daemon]:
     """Run a daemon that drains workers.
 
@@ -79,6 +81,7 @@ def draining(
         targets: the receivers of alarms.
         serves_metrics: whether pages of metrics are made.
         metrics_textfile: the file for pages of metrics; None if no file is written.
+        flight: the limits of the flight recorder; None if there is no flight recorder.
 
     Raises:
         DaemonRefused: the daemon may not start.
@@ -94,6 +97,7 @@ def draining(
             targets=targets,
             serves_metrics=serves_metrics,
             metrics_textfile=metrics_textfile,
+            flight=flight,
         )
         daemon.start()
         try:

@@ -31,7 +31,7 @@ from brickd.errors import BrickdError, Exit, NoDaemon
 from brickd.model.worker_names import as_argument
 from brickd.query.orders import EndRecording, StartRecording
 from brickd.query.query import to_query
-from brickd.recording.library import ENDING, NO_DAEMON, unfetched
+from brickd.recording.library import ENDING, NO_DAEMON, flight_recordings, unfetched
 from brickd.recording.rotation import SUFFIX
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -196,7 +196,7 @@ def _signals(handler: Callable[[int, FrameType | None], object]) -> Iterator[Col
 
 def _unfetched(recording: str) -> Document:
     """Return the recording with this id, if it was not fetched yet."""
-    for each in unfetched():
+    for each in (*unfetched(), *flight_recordings()):
         if each["recording"] == recording:
             if each["written"]:
                 raise BrickdError(f"recording {recording} is still being written: end it first ({ENDING})")

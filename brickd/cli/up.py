@@ -83,6 +83,11 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Write the metrics into this file every 10 seconds, for node_exporter. Its name must end with .prom.",
 )
+@click.option(
+    "--flight-recorder",
+    is_flag=True,
+    help="Record the spans of all workers for 20 seconds when a new problem begins. Keeps the 5 newest recordings.",
+)
 @output_options
 def up(
     detach: bool,
@@ -95,6 +100,7 @@ def up(
     metrics: bool,
     http_token_file: Path | None,
     metrics_textfile: Path | None,
+    flight_recorder: bool,
     output: str,
 ) -> None:
     """Start the daemon.
@@ -121,7 +127,7 @@ def up(
         sys.stdout.flush()
 
     targets = _targets(notify_exec, notify_url, notify_secret_file)
-    start = partial(_run, here, numerics_bytes, values, targets, door, textfile)
+    start = partial(_run, here, numerics_bytes, values, targets, door, textfile, flight_recorder)
     if detach:
         _detach(here, start, report)
     else:
@@ -186,6 +192,7 @@ def _run(
     targets: Sequence[Target],
     door: _Door | None,
     textfile: Path | None,
+    flight_recorder: bool,
     ready: Callable[[], None],
 ) -> None:
     # Imported here, because only the daemon needs these modules, which take a quarter of a second to load.
@@ -193,6 +200,7 @@ def _run(
     from brickd.api.listener import Listener
     from brickd.api.server import Server
     from brickd.cli import inprocess_daemon
+    from brickd.daemon.flight_recorder import FlightLimits
     from brickd.daemon.sd_notify import Manager
 
     group = inprocess_daemon.group()
@@ -203,6 +211,7 @@ def _run(
         targets=targets,
         serves_metrics=door is not None and door.metrics,
         metrics_textfile=textfile,
+        flight=FlightLimits() if flight_recorder else None,
     ) as daemon:
         if values:
             daemon.orders.take_thresholds(daemon.orders.thresholds.with_(values))

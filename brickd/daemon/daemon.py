@@ -24,6 +24,7 @@ from brickd.base.open_file_limits import WORKERS_MAX
 from brickd.base.paths import runtime
 from brickd.base.units import plural
 from brickd.daemon.epochs import EPOCH_NS
+from brickd.daemon.flight_recorder import FlightLimits, FlightRecorder
 from brickd.daemon.live_world import LiveWorld
 from brickd.daemon.notify import Notifier, Target
 from brickd.daemon.problem_watch import ProblemWatch
@@ -34,7 +35,7 @@ from brickd.model.exported_series import ExportedSeries
 from brickd.model.survey_snapshot import Takes
 from brickd.model.workers import select
 from brickd.query.orders import EndRecording, Silencing, StartRecording
-from brickd.recording.library import ROOM, Shelf
+from brickd.recording.library import ROOM, FlightShelf, Shelf
 from brickd.recording.ring_taps import Rings
 from brickd.recording.session import Recorder, Recordings
 from brickd.shm import _reader
@@ -50,6 +51,7 @@ class Daemon(LiveWorld):
 
     Attributes:
         shelf: the recordings of the daemon.
+        flights: the recordings that the flight recorder made.
         metrics: makes pages of metrics; None if nothing requests them.
     """
 
@@ -64,13 +66,15 @@ class Daemon(LiveWorld):
         targets: Sequence[Target] = (),
         serves_metrics: bool = False,
         metrics_textfile: Path | None = None,
+        flight: FlightLimits | None = None,
     ) -> None:
         """Continue where the last daemon ended. Workers choose new steps every `epoch_ns`.
 
         If `stays` is False, this daemon drains only temporarily: workers that end later remove their own segments.
+        `flight` has the limits of the flight recorder; None if there is no flight recorder.
         """
         super().__init__(home, workers_max=workers_max, numerics_bytes=numerics_bytes, epoch_ns=epoch_ns, stays=stays)
-        self.shelf = Shelf(runtime().recordings)
+        self.shelf, self.flights = Shelf(runtime().recordings), FlightShelf(runtime().flight_recordings)
         self._recordings = Recordings(self)
         memory = self._memory
         scales = Scales(self._weighing, self.log_event)
@@ -79,7 +83,12 @@ class Daemon(LiveWorld):
         )
         self._notifier = Notifier(targets, self.prefix, self.log_event)
         send = self._notifier.send if targets else None
-        self._problems = ProblemWatch(self, memory, self.log_event, self._keep_soon, send)
+        self._flight = None
+        if flight is not None:
+            failed = self._loop.log_defect
+            self._flight = FlightRecorder(self.flights, self._recordings, self.log_event, failed, flight)
+        record = None if self._flight is None else self._flight.take
+        self._problems = ProblemWatch(self, memory, self.log_event, self._keep_soon, send, record)
         doubts = WeightDoubts(self._weighing, self._collector.rescans)
         takers: list[Takes] = [self._windows, self._lookout, self._alarms, scales, doubts, news, self._recordings]
         takers += [] if self._day is None else [self._day]
@@ -117,6 +126,8 @@ class Daemon(LiveWorld):
         )
         self._loop.start()
         self._notifier.start()
+        if self._flight is not None:
+            self._flight.start()
         self._sampler.start()
 
     def end(self) -> None:
@@ -124,6 +135,8 @@ class Daemon(LiveWorld):
         self._recordings.close()
         self._collector.ending.set()
         self._sampler.end()
+        if self._flight is not None:
+            self._flight.end()
         if self._textfile is not None:
             self._textfile.remove()
         if self._day is not None:

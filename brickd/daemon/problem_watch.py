@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from brickd.analysis.problem import Problem
 from brickd.analysis.problem_book import Book, Change, Entry
 from brickd.base.timestamps import local
 from brickd.base.units import duration
@@ -33,6 +34,7 @@ class ProblemWatch:
 
     Args:
         send: receives the changes that are alarms; None without targets.
+        record: receives the problems that began and that the book did not have; None without a flight recorder.
         keep: makes the daemon save its state soon.
     """
 
@@ -43,9 +45,10 @@ class ProblemWatch:
         log_event: LogEvent,
         keep: Callable[[], object],
         send: Callable[[Sequence[Change]], object] | None = None,
+        record: Callable[[Sequence[Problem]], object] | None = None,
     ) -> None:
         self._world, self._memory, self._log_event = world, memory, log_event
-        self._keep, self._send = keep, send
+        self._keep, self._send, self._record = keep, send, record
         self._lock = threading.Lock()
 
     def book(self) -> Book:
@@ -62,14 +65,16 @@ class ProblemWatch:
         found = problems(seen)
         equal = {each.name for service in seen.weighed for each in service.workers if each.state == "equal"}
         with self._lock:
-            book, changes = self.book().updated(
-                found, living(workers), at_ns, equal=equal, sends=self._send is not None
-            )
+            before = self.book()
+            book, changes = before.updated(found, living(workers), at_ns, equal=equal, sends=self._send is not None)
             self._memory.problems = book
         for change in changes:
             self._report(change)
         if self._send is not None:
             self._send([change for change in changes if change.send])
+        if self._record is not None:
+            began = [change.entry.problem for change in changes if change.state == "began"]
+            self._record([problem for problem in began if problem.id not in before.entries])
         if changes:
             self._keep()
 

@@ -35,7 +35,7 @@ _WORDS_MAX = 1 << 10
 _CLOCKS_MAX = 16
 _COUNTS_MAX = 64
 
-Why = Literal["asked", "over", "exited", "left", "rotated", "daemon_ended"]
+Why = Literal["asked", "over", "exited", "left", "rotated", "daemon_ended", "full", "yielded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,9 @@ class RecordingEnd:
 
     Attributes:
         why: why the recording ended. asked: a command ended it. over: its time was over. exited: its workers ended.
-            left:
-            its client disconnected. rotated: the recording continues in the next file. daemon_ended: the daemon
-            ended.
+            left: its client disconnected. rotated: the recording continues in the next file. daemon_ended: the daemon
+            ended. full: the only file of an automatic recording cannot take more data. yielded: a client began another
+            recording, which ends an automatic one.
     """
 
     why: Why

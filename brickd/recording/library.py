@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ from brickd.client.client import NoAnswer
 from brickd.errors import BrickdError
 from brickd.recording.rotation import SUFFIX
 from brickd.shm import _reader
+
+_FLIGHT = re.compile(rf"flight-[0-9]{{8}}-[0-9]{{6}}-[0-9a-f]{{8}}{re.escape(SUFFIX)}")
 
 ROOM = 8  # the limit of recordings, including the one that is being written
 
@@ -90,12 +93,16 @@ class Shelf:
 
     def place(self) -> Path:
         """Return the path for a new recording; raise BrickdError if its directory cannot be created."""
+        return self._placed(f"brickd-%Y%m%d-%H%M%S-{os.urandom(2).hex()}{SUFFIX}")
+
+    def _placed(self, name: str) -> Path:
+        """Return the path for a file with a name in which `strftime` fills in the current time."""
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             text = f"{self._directory}: {error.strerror} (set BRICKD_STATE_DIR to a directory of yours)"
             raise BrickdError(text) from None
-        return self._directory / time.strftime(f"brickd-%Y%m%d-%H%M%S-{os.urandom(2).hex()}{SUFFIX}")
+        return self._directory / time.strftime(name)
 
     def all(self) -> list[Shelved]:
         """Return all recordings, the oldest first."""
@@ -104,6 +111,10 @@ class Shelf:
             found.setdefault(file.recording, []).append(file)
         shelved = [Shelved(tuple(sorted(files, key=lambda each: each.number))) for files in found.values()]
         return sorted(shelved, key=lambda each: each.made_ns)
+
+    def has(self, recording: str) -> bool:
+        """Whether a recording exists."""
+        return any(each.recording == recording for each in self.all())
 
     def find(self, recording: str) -> Shelved:
         """Find a recording; raise BrickdError if it does not exist or is being written."""
@@ -124,12 +135,7 @@ class Shelf:
 
     def remove(self, recording: str, number: int) -> None:
         """Remove a file, or raise the errors of `find`."""
-        file = self._file(recording, number)
-        try:
-            file.path.unlink()
-        except OSError as error:
-            text = f"{file.path}: cannot be removed: {error.strerror} (check the owner and mode of its directory)"
-            raise BrickdError(text) from None
+        _unlink(self._file(recording, number).path)
 
     def make_room(self) -> list[Shelved]:
         """Remove the oldest recordings above the limit; return the removed recordings."""
@@ -141,6 +147,10 @@ class Shelf:
                     file.path.unlink()
         return removed
 
+    def _may_be_ours(self, name: str) -> bool:
+        """Whether a file with this name may belong to a recording."""
+        return name.endswith(SUFFIX)
+
     def _file(self, recording: str, number: int) -> LibraryFile:
         files = self.find(recording).files
         for file in files:
@@ -151,7 +161,7 @@ class Shelf:
 
     def _files(self) -> Iterator[LibraryFile]:
         try:
-            paths = [each for each in self._directory.iterdir() if each.name.endswith(SUFFIX)]
+            paths = [each for each in self._directory.iterdir() if self._may_be_ours(each.name)]
         except OSError:  # the directory does not exist yet, or this user may not read it
             return
         for path in paths:
@@ -161,6 +171,43 @@ class Shelf:
                     yield _described(path, fd)
                 finally:
                     os.close(fd)
+
+
+class FlightShelf(Shelf):
+    """The directory of the recordings that the flight recorder made. Files with other names are left alone."""
+
+    def place_for(self, problem: str) -> Path:
+        """Return the path for a recording of the problem with this id, or raise BrickdError."""
+        return self._placed(f"flight-%Y%m%d-%H%M%S-{problem}{SUFFIX}")
+
+    def keep(self, most: int, bytes_max: int) -> list[Shelved]:
+        """Remove the oldest recordings until at most `most` are left, with at most `bytes_max` bytes.
+
+        A process that has opened a removed file can read it to its end. Return the removed recordings.
+
+        Raises:
+            BrickdError: a recording cannot be removed.
+        """
+        left, removed = self.all(), list[Shelved]()
+        for oldest in [each for each in left if not each.written]:
+            if len(left) <= most and sum(each.bytes for each in left) <= bytes_max:
+                break
+            for file in oldest.files:
+                _unlink(file.path)
+            left.remove(oldest)
+            removed.append(oldest)
+        return removed
+
+    def _may_be_ours(self, name: str) -> bool:
+        return _FLIGHT.fullmatch(name) is not None
+
+
+def _unlink(path: Path) -> None:
+    try:
+        path.unlink()
+    except OSError as error:
+        text = f"{path}: cannot be removed: {error.strerror} (check the owner and mode of its directory)"
+        raise BrickdError(text) from None
 
 
 def _opened(path: Path) -> int:
@@ -190,10 +237,21 @@ NO_DAEMON = ("none", "stale", "elsewhere")  # the reasons that mean that no daem
 
 def unfetched() -> list[dict[str, Any]]:
     """Return all recordings, the oldest first; raise BrickdError if a daemon runs but does not answer."""
+    return _listed("recordings", Shelf(runtime().recordings))
+
+
+def flight_recordings() -> list[dict[str, Any]]:
+    """Return the recordings of the flight recorder, the oldest first; raise BrickdError as `unfetched` does."""
+    return _listed("flight_recordings", FlightShelf(runtime().flight_recordings))
+
+
+def _listed(key: str, here: Shelf) -> list[dict[str, Any]]:
+    """Return what the daemon lists under this key of its answer. Without a daemon, list the directory."""
     try:
-        recordings: list[dict[str, Any]] = client.ask("record").document()["recordings"]
+        # an earlier daemon has no flight recordings
+        recordings: list[dict[str, Any]] = client.ask("record").document().get(key, [])
         return recordings
     except NoAnswer as error:
         if error.why not in NO_DAEMON:
             raise
-        return [each.document() for each in Shelf(runtime().recordings).all()]
+        return [each.document() for each in here.all()]

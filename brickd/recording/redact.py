@@ -20,7 +20,8 @@ from brickd.shm import _reader
 # The kinds of events whose texts mention only workers, services, bricks and files, and how many of them there are.
 _TOLD = frozenset(
     {
-        "blind", "break", "checkpoint_failed", "checkpoint_written", "daemon_started", "day_failed", "quarantined",
+        "blind", "break", "checkpoint_failed", "checkpoint_written", "daemon_started", "day_failed", "flight_missed",
+        "flight_recorded", "quarantined",
         "rationed", "recording_began", "recording_ended", "recording_failed", "recording_removed", "recording_resumed",
         "restored",
         "set", "starved", "straggler", "straggler_gone", "worker_died", "worker_ended", "worker_found", "worker_missed",

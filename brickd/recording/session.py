@@ -30,6 +30,7 @@ _WAITING_MAX = 4  # the number of snapshots that may wait for the disk
 # The interval of rounds. Each round writes pending data and checks whether to end.
 _LOOK_MS, _LOOK_WITH_SPANS_MS = 1_000, 100
 _STILL_NS = 10_000_000_000  # a round that takes longer is waiting for the disk
+_YIELD_SECONDS = 10.0  # how long a client waits for the end of an automatic recording
 
 _ENDS: dict[Why, str] = {
     "asked": "a client ended it",
@@ -38,15 +39,21 @@ _ENDS: dict[Why, str] = {
     "left": "its client has gone; the file stays where it is",
     "rotated": "it continues in another file",
     "daemon_ended": "the daemon ended; the file stays where it is",
+    "full": "its file cannot take more data",
+    "yielded": "a client began another recording",
 }
 
 
 class Recorder:
-    """One recording; `over` is set after the recording has ended and all data is in its files."""
+    """One recording; `over` is set after the recording has ended and all data is in its files.
 
-    def __init__(self, order: StartRecording, first: Path, source: RecordingInput) -> None:
+    An `automatic` recording has one file. It ends when this file is full, or when a client begins a recording.
+    """
+
+    def __init__(self, order: StartRecording, first: Path, source: RecordingInput, *, automatic: bool = False) -> None:
         """Begin the first file, with the current totals; raise BrickdError if this fails."""
         self.over = threading.Event()
+        self.automatic = automatic
         self._order, self._source = order, source
         self._began_ns, self._began_at_ns = time.monotonic_ns(), time.time_ns()
         self._came_round_ns = self._began_ns
@@ -62,7 +69,7 @@ class Recorder:
         except OSError as error:
             raise BrickdError(f"nothing can be recorded: {error.strerror} (raise the memory limit)") from None
         self._volumes = Volumes(first, order.max_size, order.files)
-        self._writer = Writer(order, source, self._rings, self._spool, self._volumes)
+        self._writer = Writer(order, source, self._rings, self._spool, self._volumes, one_file=automatic)
         self._thread = threading.Thread(target=self._run, name="brickd-recording")
         source.drain_into(self._rings, self._spool)
         try:
@@ -187,6 +194,8 @@ class Recorder:
                 return "over"
             if order.until_exit and not self._source.lives(order.names):
                 return "exited"
+            if self.automatic and writer.full:
+                return "full"
             if writer.turn():
                 self._spool.wake()  # data that had no room in the old file may be pending
             self._log_trouble()
@@ -214,16 +223,21 @@ class Recordings:
         self._current: Recorder | None = None
         self._closed = False
 
-    def begin(self, order: StartRecording, first: Path) -> Recorder:
-        """Begin a recording; raise BrickdError if another recording runs, or if nothing can be written."""
+    def begin(self, order: StartRecording, first: Path, *, automatic: bool = False) -> Recorder:
+        """Begin a recording; raise BrickdError if another recording runs, or if nothing can be written.
+
+        The recording of a client ends an automatic one.
+        """
         with self._lock:
-            running = self.running
-            if running is not None:
+            if (running := self.running) is not None and running.automatic and not automatic:
+                running.end("yielded")
+                running.over.wait(_YIELD_SECONDS)  # it ends later only if the disk does not answer
+            if (running := self.running) is not None:
                 at = running.document()["files"][-1]["path"]
                 raise BrickdError(f"a recording is already running, {at}: end it first (Ctrl-C in its brickd record)")
             if self._closed:
                 raise BrickdError("the daemon is stopping and starts no recording (start another daemon: brickd up)")
-            self._current = Recorder(order, first, self._source)
+            self._current = Recorder(order, first, self._source, automatic=automatic)
             return self._current
 
     @property

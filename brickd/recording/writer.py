@@ -75,10 +75,17 @@ class Writer:
     """
 
     def __init__(
-        self, order: StartRecording, source: RecordingInput, rings: Rings, spool: _reader.Spool, volumes: Volumes
+        self,
+        order: StartRecording,
+        source: RecordingInput,
+        rings: Rings,
+        spool: _reader.Spool,
+        volumes: Volumes,
+        *,
+        one_file: bool = False,
     ) -> None:
-        """Begin the first file, with the current totals."""
-        self.volumes = volumes
+        """Begin the first file, with the current totals. With `one_file`, no other file is begun."""
+        self.volumes, self._one_file = volumes, one_file
         self.workers = self.dropped = 0
         self._order, self._source, self._rings, self._spool = order, source, rings, spool
         self._began_at_ns = time.time_ns()
@@ -280,11 +287,16 @@ class Writer:
         """Whether the file contains more than what every new file begins with."""
         return self._snapshots > 1 or self._recorded
 
+    @property
+    def full(self) -> bool:
+        """Whether the file has no room for more data, or was cut by another process."""
+        return self.volumes.cut or self._outgrown or (self._grown and self.volumes.low)
+
     def turn(self) -> bool:
         """Begin a new file if that is due; return whether a new file was begun."""
         most, volumes = self._order.max_age, self.volumes
         aged = self._snapshots > 0 and most is not None and volumes.age_seconds >= most
-        if not (volumes.cut or self._outgrown or aged or (self._grown and volumes.low)) or not volumes.next():
+        if self._one_file or not (self.full or aged) or not volumes.next():
             return False
         self._begin()
         self.weigh()

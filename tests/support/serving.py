@@ -30,7 +30,7 @@ from brickd.datasources.world import DaemonStatus, Source
 from brickd.errors import BrickdError, NoSuchWorker
 from brickd.model.event_log import Log
 from brickd.query.orders import EndRecording, Forgetting, Obeyed, Rescanning, Setting, Silencing, StartRecording, Wish
-from brickd.recording.library import Shelf
+from brickd.recording.library import FlightShelf, Shelf
 from brickd.recording.session import Recorder
 from brickd.shm.segment import open_segment
 from brickd.shm.segment_files import find, prefix
@@ -82,6 +82,7 @@ class Daemon(SharedMemory):
 
     def __init__(self) -> None:
         self.events, self.shelf = Log(), Shelf(runtime().recordings)
+        self.flights = FlightShelf(runtime().flight_recordings)
         self.checkpoint_problem: str | None = None
         self.judged: StragglerVerdict | None = None
         self.seen, self.orders = Compared(), Orders()
