@@ -49,8 +49,8 @@ class BundleOrder:
     """What a bundle contains.
 
     Attributes:
-        seconds: how long to record; None: make no recording.
-        recordings: recordings to include, by path or by the daemon's id.
+        seconds: how long to record; None: include no recording, not even one of the flight recorder.
+        recordings: recordings to include instead of making one, by path or by the daemon's id.
     """
 
     seconds: float | None = 3.0
@@ -85,6 +85,7 @@ def make(path: Path, order: BundleOrder, shows: Shows) -> MadeBundle:
     with archive(path, made_ns // 1_000_000_000, force=order.force) as file, tempfile.TemporaryDirectory() as folder:
         answer = _documents(parts)
         _recordings(parts, order, given, Path(folder), answer)
+        _flights(parts, order, given, Path(folder), answer)
         readme = _readme(parts, redacted=order.redact).encode()
         parts.contents[README] = readme
         parts.members.insert(
@@ -209,6 +210,21 @@ def _recordings(
             parts.lack(name, str(error))
             return
         _include(parts, name, made, folder / "copy", f"all workers for {order.seconds:g} s")
+
+
+def _flights(parts: BundleParts, order: BundleOrder, given: Sequence[str], folder: Path, answer: DaemonAnswer) -> None:
+    """Add the recordings of the flight recorder, under the names that are in events.json."""
+    if order.seconds is None:
+        return
+    found = parts.call("the flight recorder", lambda: recordings.of_flights(silent=answer.silent))
+    if found.value is None:
+        parts.lack("flight recordings", found.reason or "they cannot be listed")
+        return
+    inside = {os.path.realpath(path) for path in given}
+    for number, (path, made) in enumerate(found.value):
+        if os.path.realpath(path) not in inside:
+            about = f"a recording of the flight recorder, begun {made}"
+            _include(parts, Path(path).name, Path(path), folder / f"flight-{number}", about)
 
 
 def _include(parts: BundleParts, name: str, source: Path, copy: Path, about: str) -> None:

@@ -1,6 +1,6 @@
-"""The recordings of a bundle: one that is made now, or those that the user names.
+"""The recordings of a bundle: one that is made now or those that the user names, and those of the flight recorder.
 
-Owns: how a recording is made and how long that may take, how a named one is found. Must not know: archives, private
+Owns: how a recording is made and how long that may take, how the others are found. Must not know: archives, private
 words. Invariants: The recording is made by the command `brickd record`, which tells the workers to stop even if this
 process is interrupted. A daemon that hangs is not waited for.
 """
@@ -16,9 +16,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from brickd.base.paths import runtime
 from brickd.bundle.manifest import RECORDING_BYTES_MAX
+from brickd.client import client
 from brickd.errors import BrickdError, RecordingRefused
-from brickd.recording.library import unfetched
+from brickd.recording.library import FlightShelf, flight_recordings, unfetched
 
 _STEP_SECONDS = 0.1
 _GRACE_SECONDS = 20.0  # for the daemon's answer, and for the transfer of the file
@@ -79,11 +81,25 @@ def find(words: Sequence[str]) -> list[str]:
     return [path for word in words for path in _files(word)]
 
 
+def of_flights(*, silent: bool) -> list[list[str]]:
+    """Return the path of each recording of the flight recorder, and when it was made; the oldest first.
+
+    `silent` tells that there is a daemon which does not answer. The directory is read instead.
+    """
+    if silent:
+        client.expect_silence()
+    try:
+        found = flight_recordings()
+    except BrickdError:
+        found = [each.document() for each in FlightShelf(runtime().flight_recordings).all()]
+    return [[file["path"], each["made"]] for each in found for file in each["files"]]
+
+
 def _files(word: str) -> Iterator[str]:
     if os.path.lexists(word):
         yield word
         return
-    found = [each for each in unfetched() if each["recording"] == word]
+    found = [each for each in (*unfetched(), *flight_recordings()) if each["recording"] == word]
     if not found:
         raise RecordingRefused(word, "is neither a file nor the id of a recording (brickd doctor lists the recordings)")
     if found[0]["written"]:

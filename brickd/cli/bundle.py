@@ -61,9 +61,10 @@ def bundle(
     """Write one archive for an incident.
 
     The archive has the status, diff, coverage, weights, stragglers, events, history, doctor, the configuration, the
-    environment and a short recording. It is redacted, so that you can send it. Works without a daemon and with a daemon
-    that hangs: a part that fails is missing, and the archive says why. Instead of making a recording, it includes each
-    RECORDING: a file, or the id of a recording that the daemon keeps. Exits 1 if --check finds a fault.
+    environment, a short recording, and the recordings of the flight recorder. It is redacted, so that you can send it.
+    Works without a daemon and with a daemon that hangs: a part that fails is missing, and the archive says why. Instead
+    of making a recording, it includes each RECORDING: a file, or the id of a recording that the daemon keeps. Exits 1
+    if --check finds a fault.
 
     \b
     Examples:
