@@ -47,13 +47,14 @@ class Tab:
     """A tab of the browser.
 
     Attributes:
+        url: the URL of the page, with its token.
         page: the page as playwright has it.
         errors: what the page reported, and requests to other hosts. A test that expects an error removes it.
     """
 
-    def __init__(self, browser: Browser, address: str, **options: Any) -> None:
-        """Make a tab with the options of `Browser.new_context`, such as `viewport` and `color_scheme`."""
-        self._address, self._context = address, browser.new_context(**options)
+    def __init__(self, browser: Browser, url: str, **options: Any) -> None:
+        """Make a tab for the page at a URL, with the options of `Browser.new_context`, such as `color_scheme`."""
+        self.url, self._opened, self._context = url, False, browser.new_context(**options)
         self.page: Page = self._context.new_page()
         self.errors: list[str] = []
         self.page.on("console", lambda message: self._report(message.type == "error", message.text))
@@ -65,12 +66,15 @@ class Tab:
             self.errors.append(text)
 
     def _is_ours(self, url: str) -> bool:
-        asked, ours = urlsplit(url), urlsplit(self._address)
+        asked, ours = urlsplit(url), urlsplit(self.url)
         return asked.scheme in ("data", "blob") or asked[:2] == ours[:2]
 
     def open(self, place: str = "overview") -> None:
         """Open a place, such as `tree?name=api/0`, and wait until the page shows it."""
-        self.page.goto(f"{self._address}#{place}")
+        if not self._opened:
+            self.page.goto(self.url)
+            self._opened = True
+        self.page.goto(f"{self.url.partition('#')[0]}#{place}")
         self.wait()
 
     def wait(self) -> None:

@@ -7,6 +7,7 @@ reports an error, or asks another host.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ import pytest
 from browser import Tab, browsing
 
 from brickd.base.paths import runtime
+from brickd.web.page import page_url
+from brickd.web.token import read_token
 
 if TYPE_CHECKING:
     from faults import Start
@@ -39,29 +42,30 @@ def module_worker(isolated: str) -> Iterator[Start]:
 
 @pytest.fixture(scope="module")
 def module_daemon(isolated: str) -> Iterator[Running]:
-    """The daemon of the module's tests."""
+    """The daemon of the module's tests, which serves the page."""
     from running import running
 
-    with running() as daemon:
+    with running(options=("--http", "127.0.0.1:0")) as daemon:
         yield daemon
 
 
 @pytest.fixture(scope="module")
-def address(module_daemon: Running) -> Iterator[str]:
-    """The address of the daemon's page."""
-    from page_server import page_serving
-
-    with page_serving(runtime().socket) as address:
-        yield address
+def url(module_daemon: Running) -> str:
+    """The URL of the daemon's page, with its token."""
+    assert module_daemon.process.stdout is not None
+    second = module_daemon.process.stdout.readline().decode()
+    found = re.match(r"web page: http://([\d.:]+)/ ", second)
+    assert found, second
+    return page_url(found[1], read_token(runtime().web_token))
 
 
 @pytest.fixture
-def tabs(chromium: Browser, address: str) -> Iterator[Callable[..., Tab]]:
+def tabs(chromium: Browser, url: str) -> Iterator[Callable[..., Tab]]:
     """Opens tabs: `tabs(**options)`, with the options of `Browser.new_context`."""
     opened: list[Tab] = []
 
     def open_tab(**options: Any) -> Tab:
-        opened.append(Tab(chromium, address, **options))
+        opened.append(Tab(chromium, url, **options))
         return opened[-1]
 
     yield open_tab

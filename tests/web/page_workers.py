@@ -11,7 +11,7 @@ HOSTILE = "</script><img src=x onerror=alert(1)>\u202e\x1b[2J\n"
 SHOWN = r"</script><img src=x onerror=alert(1)>\u202e\x1b[2J\n"
 WORKERS, STEPS, LAYERS = 3, 20, 2
 
-# The output of the first layer is wrong in the second worker. Only this worker has its inputs of `lonely`.
+# In the second worker, the output of the first layer is wrong. No two workers have the same inputs of `lonely`.
 _PROGRAM = f"""
 evil, late = brick.brick({HOSTILE!r}, {HOSTILE!r}), brick.brick("late", "copy")
 for number in range({STEPS}):
@@ -21,10 +21,10 @@ for number in range({STEPS}):
                 with evil:
                     with brick.span("inner"): pass
                 given = bytearray([number, layer])
-                wrong = int(WRONG and layer == 0)
+                wrong = int(NUMBER == 1 and layer == 0)
                 brick.checksum({HOSTILE!r}, bytearray([number, layer, wrong]), input=given)
                 brick.checksum("gemm", bytearray([layer]), input=given)
-                brick.checksum("lonely", bytearray([0]), input=bytearray([number, WRONG, layer]))
+                brick.checksum("lonely", bytearray([0]), input=bytearray([number, NUMBER, layer]))
     late.defer(stream=1)
 brick.finalize(stream=1)
 pause()
@@ -33,7 +33,7 @@ pause()
 
 def page_workers(start: Start, daemon: Running) -> None:
     """Start three workers, and wait until the daemon has found their difference."""
-    for wrong in (0, 1, 0):
-        started(start, _PROGRAM.replace("WRONG", str(wrong)), BRICKD_SERVICE=SERVICE)
+    for number in range(WORKERS):
+        started(start, _PROGRAM.replace("NUMBER", str(number)), BRICKD_SERVICE=SERVICE)
     daemon.once("/coverage", lambda coverage: len(coverage["findings"]) == 1)
     daemon.once("/status", lambda status: len(status["workers"]) == WORKERS and len(status["bricks"]) == 4)

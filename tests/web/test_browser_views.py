@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from browser import Tab
 from faults import Start
+from page_workers import page_workers
 from running import Running
 from sandbox import apart
-from verbs import SPANS, started
+
+from brickd.base import escape
 
 pytest_plugins = ["page_fixtures"]
 pytestmark = pytest.mark.ci
@@ -26,9 +28,7 @@ def isolated() -> Iterator[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def world(module_worker: Start, module_daemon: Running) -> None:
-    for _ in range(2):
-        started(module_worker, SPANS, BRICKD_SERVICE="api")
-    module_daemon.once("/status", lambda status: len(status["workers"]) == 2 and len(status["bricks"]) == 2)
+    page_workers(module_worker, module_daemon)
 
 
 def test_keys_open_every_view(tab: Tab) -> None:
@@ -47,7 +47,9 @@ def test_no_view_breaks_a_serious_rule_of_accessibility(tabs: Callable[..., Tab]
         assert tab.axe() == [], view
 
 
-def test_the_overview_shows_the_workers_and_bricks_of_the_status(tab: Tab) -> None:
+def test_the_overview_shows_the_problems_and_the_workers(tab: Tab, module_daemon: Running) -> None:
     tab.open()
     assert tab.main.get_by_role("row", name="api/1").is_visible()
-    assert tab.main.get_by_role("row", name="gemm").is_visible()
+    (problem,) = module_daemon.ask("/status")["problems"]
+    assert tab.main.get_by_text(escape.text(problem["text"])).is_visible()
+    assert tab.main.get_by_text(problem["command"]).is_visible()

@@ -4,6 +4,7 @@
 // unproven, and never "no problem".
 
 import { element, replace } from "./dom.js";
+import { EVIDENCE, evidenceKey } from "./evidence.js";
 import { count, duration, many, percent } from "./figures.js";
 import { Table } from "./table.js";
 
@@ -15,7 +16,7 @@ export const overview = {
   needs: () => ({}),
   mount(room, page) {
     const problems = element("section", { "aria-labelledby": "problems-title" });
-    const evidence = new Table("What was compared", EVIDENCE, { key: (row) => `${row.service} ${row.evidence}` });
+    const evidence = new Table("What was compared", EVIDENCE, { key: evidenceKey });
     const states = new Table("Workers", WORKERS, {
       key: (row) => row.name, open: (row) => page.go({ view: "workers", names: [row.name] }), mark: (row) => markOf(row),
     });
@@ -39,17 +40,6 @@ export const overview = {
 };
 
 const share = (brick, whole) => (whole ? (100 * brick.self_ns) / whole : 0);
-
-const EVIDENCE = [
-  { title: "Service", text: (row) => row.service ?? "several", value: (row) => row.service },
-  { title: "Evidence", text: (row) => row.evidence, value: (row) => row.evidence },
-  { title: "Verdict", node: (row) => element("span", { class: VERDICTS[row.verdict] ?? "unknown" }, row.verdict), value: (row) => row.verdict },
-  { title: "Compared", number: true, text: (row) => count(row.compared), value: (row) => row.compared },
-  { title: "Of", number: true, text: (row) => count(row.looked_at), value: (row) => row.looked_at },
-  { title: "Why, and what to do", text: (row) => [row.why, row.command].filter(Boolean).join(": ") },
-];
-
-const VERDICTS = { equal: "good", diverged: "bad" };
 
 const WORKERS = [
   { title: "Worker", text: (row) => row.name, value: (row) => row.name },
