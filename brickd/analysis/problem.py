@@ -51,10 +51,15 @@ class Problem(NamedTuple):
         >>> Problem("off", "api", (), "recording is off", "brickd set").id
         '09d33a43'
         """
-        from hashlib import blake2b  # here, because it loads OpenSSL, which takes 2 ms
+        return problem_id(self.kind, self.service, self.subject)
 
-        parts = (self.kind, "" if self.service is None else f"={self.service}", self.subject)
-        return blake2b("\0".join(parts).encode(errors="surrogatepass"), digest_size=4).hexdigest()
+
+def problem_id(kind: Kind, service: str | None, subject: str = "") -> str:
+    """Return the id of the problem of this kind, service and subject."""
+    from hashlib import blake2b  # here, because it loads OpenSSL, which takes 2 ms
+
+    parts = (kind, "" if service is None else f"={service}", subject)
+    return blake2b("\0".join(parts).encode(errors="surrogatepass"), digest_size=4).hexdigest()
 
 
 def merged(found: Iterable[Problem]) -> list[Problem]:

@@ -27,6 +27,7 @@ from collections.abc import Callable
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.watch import Watch
 from brickd.analysis.numerics.watch_round import Roll
+from brickd.analysis.problem import problem_id
 from brickd.analysis.weights.rescans import Rescans
 from brickd.base.open_file_limits import WORKERS_MAX
 from brickd.base.units import SECOND, plural
@@ -56,6 +57,7 @@ LOOK_RESTS = 50
 TICK_NS = SECOND // 10
 
 _TURN_SECONDS = 0.01  # how long to wait for readers of segments, which may overlap forever
+_UNSAVED = problem_id("daemon", None, "checkpoint")
 
 
 class Collector:
@@ -236,11 +238,11 @@ class Collector:
             if not self.trouble:
                 why = f"the checkpoint cannot be written: {error.strerror}"
                 text = f"{why}; until it can be written, events stay in the rings, and segments of ended workers stay"
-                self._log_event("checkpoint_failed", text, command="brickd doctor")
+                self._log_event("checkpoint_failed", text, command="brickd doctor", problem=_UNSAVED)
             self.trouble = error.strerror or str(error)
             return
         if self.trouble:
-            self._log_event("checkpoint_written", "the checkpoint can be written again")
+            self._log_event("checkpoint_written", "the checkpoint can be written again", problem=_UNSAVED)
         self.trouble = ""
         self.passes.publish(events=True)
         if self.roster.remove_read(now_ns, self._for_a_tick()):

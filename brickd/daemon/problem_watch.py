@@ -114,4 +114,4 @@ class ProblemWatch:
     def _event(self, kind: str, entry: Entry, text: str) -> None:
         problem = entry.problem
         worker = problem.workers[0] if len(problem.workers) == 1 else None
-        self._log_event(kind, text, service=problem.service, worker=worker, command=problem.command)
+        self._log_event(kind, text, service=problem.service, worker=worker, command=problem.command, problem=problem.id)

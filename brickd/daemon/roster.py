@@ -16,6 +16,7 @@ from dataclasses import replace
 from itertools import takewhile
 
 from brickd.analysis.numerics.fingerprints import Numerics
+from brickd.analysis.problem import problem_id
 from brickd.analysis.weights.shards import shard_of
 from brickd.daemon.admission import Admission
 from brickd.daemon.attachment import Attached, Stage
@@ -218,7 +219,8 @@ class Roster:
             kind, text = "worker_moved", f"continues in {each.heir.segment.name}: its old segment was removed"
         elif each.drain.ended:
             kind, text = "worker_ended", "ended; its totals are kept"
-        self._log_event(kind, f"{each.name} {text}", service=each.service, worker=each.name)
+        problem = problem_id("died", each.service) if kind == "worker_died" else None
+        self._log_event(kind, f"{each.name} {text}", service=each.service, worker=each.name, problem=problem)
         return True
 
     def forget(self, uuids: Collection[str]) -> None:

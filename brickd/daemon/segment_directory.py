@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 
+from brickd.analysis.problem import problem_id
 from brickd.errors import (
     NoDescriptor,
     NotPermitted,
@@ -171,7 +172,8 @@ class Directory:
         if before is not None and before.refused.reason == error.reason:
             return False
         if not quiet:
-            self._log_event("quarantined", f"{file}: {error.reason}", command="brickd doctor")
+            problem = problem_id("quarantined", None, str(error.path))
+            self._log_event("quarantined", f"{file}: {error.reason}", command="brickd doctor", problem=problem)
         return quiet
 
     def refused(self) -> dict[str, SegmentRefused]:

@@ -28,6 +28,8 @@ class Event(NamedTuple):
         time_ns: the time of the event, since 1970.
         kind: one word with underscores, such as `worker_died`.
         command: the next command to run, if any.
+        problem: the id of the problem that this event is about, such as its beginning or its end; None if there is no
+            such problem.
     """
 
     number: int
@@ -37,6 +39,7 @@ class Event(NamedTuple):
     service: str | None = None
     worker: str | None = None
     command: str | None = None
+    problem: str | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the event as JSON."""
@@ -48,6 +51,7 @@ class Event(NamedTuple):
             "worker": self.worker,
             "text": self.text,
             "command": self.command,
+            "problem": self.problem,
         }
 
 
@@ -92,6 +96,7 @@ class LogEvent(Protocol):
         service: str | None = None,
         worker: str | None = None,
         command: str | None = None,
+        problem: str | None = None,
     ) -> object:
         """Log an event."""
 
@@ -113,11 +118,12 @@ class Log:
         service: str | None = None,
         worker: str | None = None,
         command: str | None = None,
+        problem: str | None = None,
     ) -> Event:
         """Log an event with the current time."""
         with self._lock:
             self._newest += 1
-            event = Event(self._newest, time.time_ns(), kind, text, service, worker, command)
+            event = Event(self._newest, time.time_ns(), kind, text, service, worker, command, problem)
             self._events.append(event)
             watchers = tuple(self._watchers)
         for wake in watchers:

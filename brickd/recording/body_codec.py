@@ -96,8 +96,8 @@ def frame(of: Beginning | RecordingEnd) -> bytes:
 
 
 def event(of: Event) -> bytes:
-    """Encode an event."""
-    return plain(of).encode()
+    """Encode an event. The problem is left out if there is none, so that earlier versions can read the event."""
+    return plain(of if of.problem is not None else of[:-1]).encode()
 
 
 def tables(of: Snapshot, written: set[int]) -> bytes | None:
@@ -201,8 +201,10 @@ def read_event(body: bytes) -> Event:
     with json_values.validating():
         number, time_ns, kind, text, *whose = json_values.document(body, _EVENT_BYTES_MAX)
         kind, text = json_values.text(kind), json_values.text(text)
-        service, worker, command = (json_values.optional(each, json_values.text) for each in whose)
-        return Event(json_values.whole(number), json_values.whole(time_ns), kind, text, service, worker, command)
+        # Older files have no problem.
+        json_values.require(len(whose) in (3, 4), "7 or 8 members", whose)
+        of = (json_values.optional(each, json_values.text) for each in whose)
+        return Event(json_values.whole(number), json_values.whole(time_ns), kind, text, *of)
 
 
 def read_tables(body: bytes) -> tuple[segment_codec.SharedTables, bool]:

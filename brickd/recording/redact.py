@@ -38,7 +38,7 @@ def keeps_text(kind: str) -> bool:
 
 def event(of: Event) -> Event:
     """Return the event, redacted."""
-    return of if keeps_text(of.kind) else of._replace(text=_LEFT_OUT, command=None)
+    return of if keeps_text(of.kind) else of._replace(text=_LEFT_OUT, command=None, problem=None)
 
 
 def snapshot(of: Snapshot, key_name: Callable[[int], int]) -> Snapshot:

@@ -31,7 +31,8 @@ def test_a_silenced_problem_is_counted_but_not_listed_until_unsilenced(worker: S
         assert brickd("silence").stdout == "no problem is silenced\n"
         shown = brickd("silence", id_, "--for", "30m").stdout
         assert shown.startswith(f"! {id_} {OFF}  brickd set --recording on api  (silenced until 20")
-        assert f"{id_} is silenced until " in daemon.until("silenced")["text"]
+        silenced = daemon.until("silenced")
+        assert (silenced["problem"], silenced["text"].startswith(f"{id_} is silenced until ")) == (id_, True)
         status = document("status")
         assert (status["problems"], [each["id"] for each in status["silenced"]]) == ([], [id_])
         assert brickd("status").stdout.splitlines()[0].endswith("  no problem, 1 silenced")

@@ -58,6 +58,7 @@ def test_an_event_has_its_time_kind_and_workers() -> None:
         "worker": "api/3",
         "text": "api/3 died",
         "command": "brickd inspect api/3",
+        "problem": None,
     }
 
 

@@ -298,8 +298,8 @@ def test_each_recording_has_its_own_key_and_key_name() -> None:
 
 
 def test_events_of_unknown_kinds_lose_their_text() -> None:
-    known = Event(1, 2, "worker_died", "api/0 died", "api", "api/0", "brickd inspect api/0")
-    unknown = Event(1, 2, "diverged", "at step 123456", "api", "api/0", "brickd diff --step 123456")
+    known = Event(1, 2, "worker_died", "api/0 died", "api", "api/0", "brickd inspect api/0", "09d33a43")
+    unknown = Event(1, 2, "diverged", "at step 123456", "api", "api/0", "brickd diff --step 123456", "09d33a43")
     assert redact.event(known) == known
     assert redact.event(unknown) == Event(1, 2, "diverged", "omitted: the recording is redacted", "api", "api/0", None)
 

@@ -17,6 +17,7 @@ from brickd.analysis.numerics import blame
 from brickd.analysis.numerics.evidence import add
 from brickd.analysis.numerics.match import Class, match
 from brickd.analysis.numerics.online_state import Case, DivergentSite, ServiceSite
+from brickd.analysis.problem import problem_id
 from brickd.base.timestamps import local
 from brickd.base.units import plural, relative
 from brickd.model.event_log import LogEvent
@@ -111,7 +112,9 @@ def announce_finding(log_event: LogEvent, finding: DivergentSite) -> None:
     named = [called.name(finding.workers, uuid) for uuid in finding.outliers]
     worker = named[0] if len(named) == 1 else None
     text = f"{who(finding, called)}: {what(finding)}"
-    log_event("diverged", text, service=finding.place.service, worker=worker, command=command(finding, called))
+    service = finding.place.service
+    following, problem = command(finding, called), problem_id("numbers", service)
+    log_event("diverged", text, service=service, worker=worker, command=following, problem=problem)
 
 
 def announce_joined(log_event: LogEvent, finding: DivergentSite, fresh: Sequence[str]) -> None:
@@ -119,8 +122,9 @@ def announce_joined(log_event: LogEvent, finding: DivergentSite, fresh: Sequence
     called = KnownNames(finding.workers)
     for uuid in fresh:
         text = f"{called.name(finding.workers, uuid)} differs from the others: {where(finding.place)}"
-        name = finding.workers.get(uuid) or None
-        log_event("diverged_more", text, service=finding.place.service, worker=name, command=command(finding, called))
+        name, service = finding.workers.get(uuid) or None, finding.place.service
+        following, problem = command(finding, called), problem_id("numbers", service)
+        log_event("diverged_more", text, service=service, worker=name, command=following, problem=problem)
 
 
 def announce_number(log_event: LogEvent, finding: DivergentSite, who: Sequence[str], places: int) -> None:
@@ -131,7 +135,8 @@ def announce_number(log_event: LogEvent, finding: DivergentSite, who: Sequence[s
     service = finding.place.service
     name = finding.workers.get(who[0]) or None if len(who) == 1 else None
     text = f"{verdict} at {plural(places, 'site')} so far"
-    log_event("diverged_more", text, service=service, worker=name, command=f"brickd coverage {as_argument(service)}")
+    following, problem = f"brickd coverage {as_argument(service)}", problem_id("numbers", service)
+    log_event("diverged_more", text, service=service, worker=name, command=following, problem=problem)
 
 
 EXPLAINED = "is computed by workers of several numeric classes, which explains the reported difference"

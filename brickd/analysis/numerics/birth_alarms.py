@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from brickd.analysis.numerics.not_finite import KINDS, Birth, Births, BornAt
-from brickd.analysis.problem import Problem
+from brickd.analysis.problem import Problem, problem_id
 from brickd.analysis.timing.alarms import Alarm
 from brickd.base.json_values import U64_MAX
 from brickd.base.timestamps import local
@@ -33,7 +33,8 @@ def log_births(log_event: LogEvent, births: Births, born: Iterable[BornAt], name
             continue
         name = names.get(at.worker) or at.worker[:8]
         text = f"{name} computes {at.kind} at {_where(at)}; the inputs contain none"
-        log_event("nan", text, service=at.service, worker=name, command=_command(at.service))
+        problem = problem_id("nan", at.service)
+        log_event("nan", text, service=at.service, worker=name, command=_command(at.service), problem=problem)
 
 
 def alarms(births: Births, names: Mapping[str, str], now_ns: int, for_ns: int) -> list[Alarm]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
+from brickd.analysis.problem import problem_id
 from brickd.base.thresholds import Thresholds
 from brickd.base.units import duration, listed, plural
 from brickd.model.event_log import LogEvent
@@ -113,4 +114,5 @@ class Alarms:
 
     def _report(self, kind: str, text: str, alarm: Alarm) -> None:
         worker = alarm.workers[0] if len(alarm.workers) == 1 else None
-        self._log_event(kind, text, service=alarm.service, worker=worker, command=alarm.command)
+        problem = problem_id(alarm.kind, alarm.service)
+        self._log_event(kind, text, service=alarm.service, worker=worker, command=alarm.command, problem=problem)

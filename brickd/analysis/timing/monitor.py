@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 
+from brickd.analysis.problem import problem_id
 from brickd.analysis.timing.findings import About, StragglerVerdict, WaitingWorker, of_workers
 from brickd.analysis.timing.stragglers import SLOTS, judge
 from brickd.analysis.timing.worker_series import COST_MIN, Host, Life, SlotLook, look
@@ -23,6 +24,8 @@ from brickd.model.survey_snapshot import Snapshot
 from brickd.model.worker_names import as_argument
 from brickd.model.worker_totals import slot
 from brickd.model.workers import Usage, Worker
+
+_SLOW, _WAITS = "", "processor"  # the subjects of problems
 
 
 class Lookout:
@@ -77,26 +80,26 @@ class Lookout:
         for finding, text in now.headlines():
             service, worker, _ = finding.about
             if (service, worker) not in before:
-                self._report("straggler", text, service, worker)
+                self._report("straggler", text, service, worker, _SLOW)
         for (service, worker), found in before.items():
             if (service, worker) not in after and worker in lives:  # a worker that ended has not recovered
                 for_ns = now.ended.now_ns - min(finding.since for finding in found).now_ns
                 text = f"{worker} is no longer slow in {found[0].about.brick}; it was slow for {duration(for_ns)}"
-                self._report("straggler_gone", text, service, worker)
+                self._report("straggler_gone", text, service, worker, _SLOW)
 
         waited, waits = {each.about: each for each in was.waiting}, {each.about for each in now.waiting}
         for each in now.waiting:
             if each.about not in waited:
-                self._report("waits_for_cpu", each.text, each.service, each.worker)
+                self._report("waits_for_cpu", each.text, each.service, each.worker, _WAITS)
         for about, each in waited.items():
             if about not in waits and each.worker in lives:
                 for_ns = now.ended.now_ns - each.since.now_ns
                 text = f"{each.worker} no longer waits for a processor; it waited for {duration(for_ns)}"
-                self._report("waits_for_cpu_gone", text, each.service, each.worker)
+                self._report("waits_for_cpu_gone", text, each.service, each.worker, _WAITS)
 
-    def _report(self, kind: str, text: str, service: str, worker: str) -> None:
-        command = f"brickd stragglers {as_argument(service)}"
-        self._log_event(kind, text, service=service, worker=worker, command=command)
+    def _report(self, kind: str, text: str, service: str, worker: str, subject: str) -> None:
+        command, problem = f"brickd stragglers {as_argument(service)}", problem_id("straggler", service, subject)
+        self._log_event(kind, text, service=service, worker=worker, command=command, problem=problem)
 
 
 def _host(worker: Worker) -> Host:

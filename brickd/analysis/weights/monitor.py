@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 
+from brickd.analysis.problem import problem_id
 from brickd.analysis.weights.headlines import headlines
 from brickd.analysis.weights.replicas import judge, refused
 from brickd.analysis.weights.scan_times import plan
@@ -76,8 +77,7 @@ class Scales:
         for each in judged:
             for found, text, _ in headlines(each):
                 if (each.service, found.uuid) not in before:
-                    command = f"brickd weights {as_argument(each.service)}"
-                    self._log_event("weights_differ", text, service=each.service, worker=found.name, command=command)
+                    self._report("weights_differ", text, each.service, found.name)
         for about, found in before.items():
             if about not in self._differ:
                 self._log_equal(found, judged)
@@ -87,5 +87,8 @@ class Scales:
         if now is None or now.state != "equal":  # the worker or its replicas ended: this is not a recovery
             return
         text = f"{was.name}: its weights are equal to its replicas' again ({plural(now.compared, 'tensor')} compared)"
-        command = f"brickd weights {as_argument(was.service)}"
-        self._log_event("weights_equal", text, service=was.service, worker=was.name, command=command)
+        self._report("weights_equal", text, was.service, was.name)
+
+    def _report(self, kind: str, text: str, service: str, worker: str) -> None:
+        command, problem = f"brickd weights {as_argument(service)}", problem_id("weights", service)
+        self._log_event(kind, text, service=service, worker=worker, command=command, problem=problem)
