@@ -194,18 +194,12 @@ class Book(NamedTuple):
 
     def rows(self) -> list[list[Any]]:
         """Return the rows for a checkpoint."""
-        return [
-            [
-                *(getattr(each.problem, name) for name in _PROBLEM),
-                *(getattr(each, name) for name in _ENTRY),
-            ]
-            for each in self.entries.values()
-        ]
+        return [entry_row(each) for each in self.entries.values()]
 
     @classmethod
     def of(cls, rows: Any) -> Book:
         """Decode the output of `rows`. Any other input raises an exception, which may be of any class."""
-        entries = [_entry(row) for row in listed(rows, ENTRIES_MAX)]
+        entries = [entry_of(row) for row in listed(rows, ENTRIES_MAX)]
         return cls(MappingProxyType({each.problem.id: each for each in entries}))
 
 
@@ -275,7 +269,13 @@ def _is_forgotten(entry: Entry, now_ns: int) -> bool:
     return over_ns > KEPT_NS and entry.silenced_until_ns is None
 
 
-def _entry(row: Any) -> Entry:
+def entry_row(entry: Entry) -> list[Any]:
+    """Return an entry as a row for a checkpoint."""
+    return [*(getattr(entry.problem, name) for name in _PROBLEM), *(getattr(entry, name) for name in _ENTRY)]
+
+
+def entry_of(row: Any) -> Entry:
+    """Decode the output of `entry_row`. Any other input raises an exception, which may be of any class."""
     (
         kind, service, workers, said, command, subject, mark, first_ns, last_ns,
         since_ns, seen_ns, ended_ns, notified, until_ns, covered,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,6 +26,9 @@ from brickd.screens.status import render
 from brickd.views import fetch_answer
 from brickd.views.fetch_answer import FetchedAnswer
 from brickd.views.next_command import command
+
+if TYPE_CHECKING:
+    from brickd.views.common import Document
 
 
 @click.command()
@@ -69,15 +73,22 @@ def status(
     if seconds is not None:
         again(seconds, find, partial(render, more=more), output)
     if check:
-        return _check(find(), bounds, output)
+        return _check(find(), query, bounds, output)
     document = asked("status", query, recordings=recordings)
-    emit(document, output, table=lambda screen: render(document, screen, more), rows="bricks")
+    emit(document, output, table=lambda screen: render(_timed(document, query), screen, more), rows="bricks")
     return None
 
 
-def _check(found: FetchedAnswer, bounds: Bounds, output: str) -> Exit:
+def _timed(document: Document, query: StatusQuery) -> Document:
+    """Return the document. Raise KeyError if an older daemon answered about now a query about a past time."""
+    if query.at is not None or query.until is not None:
+        document["at"]
+    return document
+
+
+def _check(found: FetchedAnswer, query: StatusQuery, bounds: Bounds, output: str) -> Exit:
     """Judge a status document, and print the line."""
-    status = noted(found)
+    status = _timed(noted(found), query)
     judged = [
         each if each.command is None else each._replace(command=command(status, each.command))
         for each in health.conditions(status, found.missing, bounds)

@@ -15,6 +15,7 @@ from brickd.analysis.numerics import birth_alarms
 from brickd.analysis.numerics.evidence import recall
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.online_state import Compared
+from brickd.analysis.state_history import PastState
 from brickd.analysis.timing.alarms import Alarm, Alarms
 from brickd.analysis.timing.findings import StragglerVerdict
 from brickd.analysis.timing.growing_memory import GrowingMemory
@@ -109,6 +110,13 @@ class LiveWorld:
         number = self.events.add(kind, text, **of).number
         with self._log_lock:  # threads of the API also log, and may get here out of order
             self._memory.newest_event = max(self._memory.newest_event, number)
+
+    def earlier(self, at_ns: int) -> None:
+        """Return None, because a daemon keeps only some facts about a past time."""
+
+    def past(self, at_ns: int) -> PastState | None:
+        """Return the workers and problems of a past time; None if they are unknown."""
+        return self._memory.history.at(at_ns)
 
     def survey(self) -> Survey:
         """Return all workers, as they are now."""

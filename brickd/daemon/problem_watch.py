@@ -1,8 +1,8 @@
 """The daemon's problem book: snapshots update it, users silence problems in it, and its changes become events.
 
-Owns: when the book is updated, which of its changes become events, and the requests to silence a problem. Must not
-know: how a problem is found, how it is shown, where alarms go. Invariants: A change of the book is saved immediately.
-Snapshots and requests never overwrite each other's changes.
+Owns: when the book and the history of workers and problems are updated, which changes of the book become events, and
+the requests to silence a problem. Must not know: how a problem is found, how it is shown, where alarms go. Invariants:
+A change of the book is saved immediately. Snapshots and requests never overwrite each other's changes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from brickd.datasources.world import World
 from brickd.errors import NoSuchProblem
 from brickd.model.event_log import LogEvent
 from brickd.model.survey_snapshot import Snapshot
-from brickd.model.workers import Survey
+from brickd.model.workers import Survey, Worker
 from brickd.query.orders import Silencing
 from brickd.state.daemon_state import Memory
-from brickd.views.problems import Seen, living, problems
+from brickd.views.problems import Seen, active_entries, living, problems, unkept_problem
 
 # The kinds of problems whose start becomes an event here. For all other kinds, another module already logs the start.
 _REPORTED_HERE = ("lost", "unread")
@@ -50,6 +50,7 @@ class ProblemWatch:
         self._world, self._memory, self._log_event = world, memory, log_event
         self._keep, self._send, self._record = keep, send, record
         self._lock = threading.Lock()
+        self._looked = False
 
     def book(self) -> Book:
         """Return the current book."""
@@ -68,6 +69,7 @@ class ProblemWatch:
             before = self.book()
             book, changes = before.updated(found, living(workers), at_ns, equal=equal, sends=self._send is not None)
             self._memory.problems = book
+            self._keep_history(workers, active_entries(found, book, living(workers), at_ns), book, at_ns)
         for change in changes:
             self._report(change)
         if self._send is not None:
@@ -77,6 +79,16 @@ class ProblemWatch:
             self._record([problem for problem in began if problem.id not in before.entries])
         if changes:
             self._keep()
+
+    def _keep_history(self, workers: Sequence[Worker], shown: list[Entry], book: Book, at_ns: int) -> None:
+        """Keep the workers and problems that a status shows now."""
+        history = self._memory.history
+        if book.unkept:
+            problem = unkept_problem(book.unkept)
+            before = history.problems.present.get(problem.id)
+            shown.append(Entry(problem, at_ns if before is None else before.value.since_ns, at_ns))
+        self._memory.history = history.updated(workers, shown, at_ns, continues=self._looked)
+        self._looked = True
 
     def silence(self, order: Silencing) -> list[dict[str, Any]]:
         """Begin or end a silence if the order names a problem. Return the silenced problems."""

@@ -106,6 +106,12 @@ class SharedMemory:
     def alarms(self) -> None:
         """Return None, because a single survey does not show a worker's past."""
 
+    def earlier(self, at_ns: int) -> None:
+        """Return None, because shared memory has only the present."""
+
+    def past(self, at_ns: int) -> None:
+        """Return None, because shared memory has only the present."""
+
     def problem_book(self) -> None:
         """Return None, because there is no daemon."""
 

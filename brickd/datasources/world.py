@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from brickd.analysis.numerics.fingerprints import Numerics
     from brickd.analysis.numerics.online_state import Compared
     from brickd.analysis.problem_book import Book
+    from brickd.analysis.state_history import PastState
     from brickd.analysis.timing.alarms import Alarm
     from brickd.analysis.timing.findings import StragglerVerdict
     from brickd.analysis.weights.store import Weights
@@ -152,6 +153,12 @@ class World(Protocol):
 
     def problem_book(self) -> Book | None:
         """Return the problems over time; None if no such history is kept."""
+
+    def earlier(self, at_ns: int) -> World | None:
+        """Return this data source as it was at a past time; None if it cannot go back, and knows only `past`."""
+
+    def past(self, at_ns: int) -> PastState | None:
+        """Return the workers and problems of a past time; None if they are unknown."""
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
         """Return the available fingerprints of some workers of a survey."""

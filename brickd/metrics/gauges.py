@@ -29,12 +29,12 @@ from brickd.metrics.families import (
     WORKER_UP,
     WORKERS,
 )
-from brickd.model.workers import Survey, Worker
+from brickd.model.workers import Survey, Worker, state_of
 from brickd.shm.ledger import Ledger
 from brickd.shm.removed_workers import RemovedWorker
 from brickd.views.common import Document
 from brickd.views.problems import Listed
-from brickd.views.workers import state_of, whole_ledger
+from brickd.views.workers import whole_ledger
 
 STATES = ("live", "ended", "died")
 _WORST: tuple[Proof, ...] = ("diverged", "unproven", "equal")

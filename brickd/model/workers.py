@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from brickd.base.users import others_have
 from brickd.errors import NoSuchWorker, SegmentRefused
@@ -21,6 +21,13 @@ from brickd.shm.removed_workers import RemovedWorker
 from brickd.shm.segment import Segment
 from brickd.shm.segment_copy import Reading
 from brickd.shm.segment_files import Identifier, Owners, identifier_of
+
+WorkerState = Literal["live", "ended", "died"]
+
+
+def state_of(reading: Reading) -> WorkerState:
+    """Return the state of a worker."""
+    return "live" if reading.alive else "ended" if reading.ended else "died"
 
 
 class Usage(NamedTuple):

@@ -337,6 +337,9 @@ class StatusQuery(Query):
     def rules(self) -> None:
         """Refuse times that contradict each other."""
         check_period(self)
+        if self.active_for is not None and (self.at is not None or self.until is not None):
+            other = "at" if self.until is None else "to"
+            raise WrongQuestion(f"'active_for' contradicts '{other}': give one of them")
         if self.against is not None and self.over == START and not is_of_the_day(self):
             raise WrongQuestion("against contradicts over=start: totals since the start have no rates (use over=60s)")
 

@@ -195,6 +195,13 @@ class Replay:
     def alarms(self) -> None:
         """Return None, because the alarms of that time are in the events."""
 
+    def earlier(self, at_ns: int) -> Replay:
+        """Return the recording as it was at a time."""
+        return self.at(at_ns)
+
+    def past(self, at_ns: int) -> None:
+        """Return None, because `earlier` returns everything."""
+
     def problem_book(self) -> None:
         """Return None, because a recording has no problems over time."""
 

@@ -15,6 +15,7 @@ from brickd.base.units import duration, plural
 from brickd.query.parameters import Choices, Switch, Whole
 from brickd.query.queries import OUTPUTS_BY
 from brickd.query.query import Query, given
+from brickd.screens.past_health import is_past, of_past
 from brickd.screens.screen import Screen
 from brickd.screens.wording import lost
 
@@ -78,6 +79,8 @@ class Condition(NamedTuple):
 
 def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> list[Condition]:
     """Judge a status. `missing` is the daemon that does not answer, or None if the daemon answers or never ran."""
+    if is_past(status):
+        return _past(status, bounds)
     workers = status["workers"]
     died = sum(worker["together"] for worker in workers if worker["state"] == "died")
     quarantined = sum(worker["together"] for worker in workers if worker["state"] == "quarantined")
@@ -103,8 +106,22 @@ def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> lis
     ]
 
 
+def _past(status: Document, bounds: Bounds) -> list[Condition]:
+    """Judge a past time. Evidence and losses of that time are not kept, so nothing can be required of them."""
+    found = [_judged(*each) for each in of_past(status, _KINDS, bounds.ignore, empty=bounds.allow_empty)]
+    for each in dict.fromkeys(bounds.require):
+        seen, wanted = f"{each} not known at {status['at']}", f"{each} proven in each service"
+        found.append(_judged(f"require {each}", False, seen, wanted, "brickd coverage"))
+    return found
+
+
 def inactive(status: Document) -> list[Condition]:
-    """Return the conditions that are unhealthy without any options, but that have no active problem."""
+    """Return the conditions that are unhealthy without any options, but that have no active problem.
+
+    Of a past time, only the active problems are known.
+    """
+    if is_past(status):
+        return []
     kinds = {each["kind"] for each in status["problems"]}
     judged = conditions(status, None, Bounds())
     return [each for each in judged if not each.healthy and _KINDS.get(each.name) not in kinds]
@@ -171,8 +188,8 @@ def _required(what: str, status: Document) -> Condition:
 
 def living(status: Document) -> list[dict[str, Any]]:
     """Return the verdicts on services with a live worker, or all verdicts if no worker is alive."""
-    live = {worker["service"] for worker in status["workers"] if worker["state"] == "live"}
-    return [each for each in status["evidence"] if each["service"] in live or not live]
+    live = {worker["service"] for worker in status["workers"] or () if worker["state"] == "live"}
+    return [each for each in status["evidence"] or () if each["service"] in live or not live]
 
 
 def _daemon(status: Document, missing: Missing | None, *, needed: bool) -> Condition:

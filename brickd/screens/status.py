@@ -13,6 +13,7 @@ from typing import Any
 from brickd.base import escape, units
 from brickd.screens import brick_columns, brick_comparison, wording
 from brickd.screens.health import Condition, inactive, living
+from brickd.screens.past_health import is_past
 from brickd.screens.screen import Screen
 from brickd.screens.table import Column, EntryTable, Figure
 from brickd.views.next_command import command
@@ -45,7 +46,7 @@ _BRICK_FIGURES = (
 
 def render(document: dict[str, Any], screen: Screen, more: Sequence[str] = ()) -> list[str]:
     """Return the lines of the screen. `more` names the optional columns of the bricks."""
-    if not document["workers"]:
+    if not document["workers"] and not is_past(document):
         return [
             wording.no_workers(document),
             *_problems(document, screen),
@@ -64,6 +65,8 @@ def verdict(document: dict[str, Any], *, past: bool) -> tuple[str, str]:
 
     `past` tells whether an inactive problem keeps a condition unhealthy.
     """
+    if document["problems"] is None:
+        return "problems not known", "yellow"
     count, silenced = len(document["problems"]), len(document["silenced"])
     unproven = sum(each["verdict"] == "unproven" and each["recorded"] for each in living(document))
     text = units.many(count, "PROBLEM", "PROBLEMS") if count else "no active problem" if past else "no problem"
@@ -78,7 +81,7 @@ def verdict(document: dict[str, Any], *, past: bool) -> tuple[str, str]:
 def services_of(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Return the workers of each service, in the order of the document."""
     services: dict[str, list[dict[str, Any]]] = {}
-    for worker in document["workers"]:
+    for worker in document["workers"] or ():
         if worker["service"] is not None:
             services.setdefault(worker["service"], []).append(worker)
     return services
@@ -89,12 +92,13 @@ def service_line(name: str, workers: Iterable[dict[str, Any]], source: str, widt
 
     Only the name is cut to fit the width, and it keeps 8 columns.
     """
-    states, spans = Counter({"live": 0}), 0
+    states, spans, known = Counter({"live": 0}), 0, True
     for worker in workers:
         states[worker["state"]] += worker["together"]
-        spans += worker["ledger"]["spans"]["summarized"]
+        known = known and worker["ledger"] is not None
+        spans += worker["ledger"]["spans"]["summarized"] if known else 0
     counts = ", ".join(f"{n:,} {state}" for state, n in states.items())
-    facts = f"  {counts}  {units.many(spans, 'span')}  {source}"
+    facts = f"  {counts}  {units.many(spans, 'span')}  {source}" if known else f"  {counts}  {source}"
     room = None if width is None else max(_NARROWEST_NAME, width - len(facts))
     return escape.text(name, room) + escape.text(facts)
 
@@ -118,7 +122,7 @@ def _next(document: dict[str, Any], verb: str) -> str:
 
 
 def _problems(document: dict[str, Any], screen: Screen) -> list[str]:
-    problems, lines, shown = document["problems"], list[str](), 0
+    problems, lines, shown = document["problems"] or (), list[str](), 0
     for problem in problems[:_PROBLEMS]:
         each = wording.problem(problem, screen)
         if lines and len(lines) + len(each) > _PROBLEM_LINES:
@@ -151,7 +155,8 @@ def _unproven(document: dict[str, Any], screen: Screen) -> list[str]:
 
 def _workers(document: dict[str, Any], screen: Screen) -> list[str]:
     """Return lines for the unhealthy workers. If there are many workers, one line sums up the healthy ones."""
-    workers, outliers = document["workers"], {each["worker"] for each in document["stragglers"] or ()}
+    workers, outliers = document["workers"] or (), {each["worker"] for each in document["stragglers"] or ()}
+    outliers |= {name for each in document["problems"] or () if is_past(document) for name in each["workers"]}
     outliers |= {name for key in ("diverged", "weights") for each in document[key] or () for name in each["workers"]}
     shown = list(workers)
     if len(workers) > _WORKERS:
@@ -162,11 +167,14 @@ def _workers(document: dict[str, Any], screen: Screen) -> list[str]:
         states: Counter[str] = Counter()
         for worker in rest:
             states["healthy" if _healthy(worker, outliers) else "with a problem"] += worker["together"]
-        each = [worker["ledger"]["spans"]["summarized"] for worker in rest]
         text = ", ".join(f"{n} {state}" for state, n in states.items())
-        spans = f"{units.count(min(each))} to {units.many(max(each), 'span')} each"
-        lines.append(f"…{text}, {spans}: {_next(document, 'workers')}")
+        lines.append(f"…{text}" if is_past(document) else f"…{text}, {_spans_of(rest)}: {_next(document, 'workers')}")
     return lines
+
+
+def _spans_of(workers: Sequence[dict[str, Any]]) -> str:
+    each = [worker["ledger"]["spans"]["summarized"] for worker in workers]
+    return f"{units.count(min(each))} to {units.many(max(each), 'span')} each"
 
 
 def worker_table(workers: Iterable[dict[str, Any]]) -> EntryTable:

@@ -63,13 +63,15 @@ def signed(percent: float | None) -> str:
 
 
 def lost(entry: dict[str, Any]) -> str:
-    """Return what was lost, from an entry with a ledger; "" if nothing was lost.
+    """Return what was lost, from an entry with a ledger; "" if nothing was lost, or if the ledger is not known.
 
     >>> lost({"ledger": {"lost": {"spans": 1, "details": 3, "events": 2_000}}})
     '1 span, 3 details, 2,000 events'
     >>> lost({"ledger": {"lost": {"spans": 1, "details": 0, "events": 0}}})
     '1 span'
     """
+    if entry["ledger"] is None:  # it is of a past time
+        return ""
     kinds = entry["ledger"]["lost"]
     return ", ".join(
         units.many(kinds[each], each.removesuffix("s")) for each in ("spans", "details", "events") if kinds[each]
@@ -82,15 +84,15 @@ def worker_row(worker: dict[str, Any]) -> dict[str, Any]:
     The state has a mark if the worker does not record as usual. OPEN NOW looks at the innermost open span of
     each thread, and shows the one that began first.
     """
-    setting = worker["set"] or {}
+    setting, ledger = worker["set"] or {}, worker["ledger"]
     mark = ", off" if setting.get("recording") == "off" else ", spans" if setting.get("spans") == "on" else ""
     if not mark and (setting.get("fingerprints", "default") != "default" or setting.get("filtered")):
         mark = ", set"
     return worker | {
         "state": f"{worker['state']}{mark}",
-        "spans": worker["ledger"]["spans"]["summarized"],
+        "spans": None if ledger is None else ledger["spans"]["summarized"],
         "lost": lost(worker) or units.count(worker["lost"]),
-        "open": "".join(f"{span['brick']} {units.duration(span['since_ns'])}" for span in worker["open"][:1]),
+        "open": "".join(f"{span['brick']} {units.duration(span['since_ns'])}" for span in (worker["open"] or ())[:1]),
     }
 
 
@@ -104,9 +106,9 @@ def silenced(problems: Sequence[dict[str, Any]]) -> list[str]:
     return [f"{units.many(len(problems), 'silenced problem')}: brickd silence"] if problems else []
 
 
-def removed(of: dict[str, int], screen: Screen) -> list[str]:
+def removed(of: dict[str, int] | None, screen: Screen) -> list[str]:
     """Return a line that says how many spans removed workers had, ready to print; [] if no worker was removed."""
-    if not of["workers"]:
+    if of is None or not of["workers"]:
         return []
     line = f"removed  {units.many(of['spans'], 'span')} of {units.many(of['workers'], 'worker')}, in no total"
     return [escape.text(line, screen.width)]

@@ -15,6 +15,7 @@ from brickd.analysis import evidence_news
 from brickd.analysis.numerics import online_codec
 from brickd.analysis.numerics.online_state import Compared
 from brickd.analysis.problem_book import Book
+from brickd.analysis.state_history import StateHistory
 from brickd.base.json_values import flag, listed, pieces, plain, text, unicode, whole
 from brickd.base.thresholds import Thresholds
 from brickd.model.background import Background
@@ -49,6 +50,7 @@ class Memory:
         removed: the workers whose segments were removed and which no total includes.
         thresholds: the thresholds of alarms.
         problems: the book of problems.
+        history: the workers and problems of past times.
         unproven: the services and classes of evidence that were reported as unproven.
         exported: the bricks that have their own series in the metrics.
     """
@@ -66,6 +68,7 @@ class Memory:
     removed: Removals = field(default_factory=Removals)
     thresholds: Thresholds = Thresholds()  # noqa: RUF009
     problems: Book = field(default_factory=Book)
+    history: StateHistory = field(default_factory=StateHistory)
     unproven: Collection[evidence_news.About] = frozenset()
     exported: ExportedSeries = ExportedSeries()  # noqa: RUF009
 
@@ -197,6 +200,7 @@ class Memory:
                 "newest_event": [plain(self.newest_event)],
                 "closed": [plain(self.closed)],
                 "problems": [plain(self.problems.rows())],
+                "history": [plain(self.history.plain())],
                 "unproven": [plain(evidence_news.plain(self.unproven))],
                 "exported": [plain(self.exported.plain())],
                 "compared": online_codec.encode(self.compared),
@@ -223,6 +227,7 @@ class Memory:
             newest_event=whole(document["newest_event"], most=_EVENTS_MAX),
             closed=flag(document["closed"]),
             problems=Book.of(document["problems"]) if "problems" in document else Book(),
+            history=StateHistory.of(document["history"]) if "history" in document else StateHistory(),
             unproven=evidence_news.of_document(document.get("unproven", [])),
             exported=ExportedSeries.of(document["exported"]) if "exported" in document else ExportedSeries(),
             compared=online_codec.decode(document["compared"]) if "compared" in document else Compared(),

@@ -19,7 +19,7 @@ NO_PROBLEM = "no problem is selected: Tab goes to the problems, 5 lists them"
 
 def selected_problem(status: dict[str, Any] | None, selected: str | None) -> str | None:
     """Return the id of the selected problem; None if the selected row is no problem."""
-    known = () if status is None else (*status["problems"], *status["silenced"])
+    known = () if status is None else (*(status["problems"] or ()), *(status["silenced"] or ()))
     return selected if any(each["id"] == selected for each in known) else None
 
 
@@ -30,7 +30,7 @@ def silence(status: dict[str, Any], problem: str) -> str:
         status: the status document that lists the problem.
         problem: the id of the problem.
     """
-    off = any(each["id"] == problem for each in status["silenced"])
+    off = any(each["id"] == problem for each in status["silenced"] or ())
     order = Silencing(id=problem, off=off)
     try:
         client.ask("silence", to_query(order), post=True).document()

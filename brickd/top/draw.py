@@ -178,11 +178,14 @@ def _notices(state: State, frame: Frame, width: int) -> list[Line]:
     kept = frame.status
     now = frame.newest if not frame.recorded else kept.received
     if kept.error is not None:
-        age = f"; the data is {units.duration((now - kept.received) * 1e9)} old" if kept.document is not None else ""
+        known = kept.document is not None and kept.document["problems"] is not None
+        age = f"; the data is {units.duration((now - kept.received) * 1e9)} old" if known else ""
         return [line(_failed(kept.error, age, width), "red")]
     if frame.seconds > state.interval + _STALE_SECONDS:
         return [line(escape.text(f"~ slow: the answers took {units.duration(frame.seconds * 1e9)}", width), "yellow")]
-    words = [_OF_NOW] if state.cursor is not None and not frame.recorded else kept.words[:1]
+    # an earlier version of the daemon answers about now
+    of_now = state.cursor is not None and not frame.recorded and "at" not in (kept.document or {"at": None})
+    words = [_OF_NOW] if of_now else kept.words[:1]
     return [line(escape.text(f"~ {each}", width), "yellow") for each in words]
 
 

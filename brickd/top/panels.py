@@ -138,7 +138,7 @@ def _history(state: State, status: Document) -> Query:
 
 def _services(state: State, status: Document) -> tuple[str, ...]:
     """Return the services of the names that the panel is about."""
-    of = {worker["name"]: worker["service"] for worker in status["workers"]}
+    of = {worker["name"]: worker["service"] for worker in status["workers"] or ()}
     return tuple(dict.fromkeys(of.get(name) or name for name in state.about))
 
 
@@ -208,6 +208,8 @@ def _draw_coverage(document: Document, screen: Screen, state: State) -> Content:
 def _draw_problems(document: Document, screen: Screen, state: State) -> Content:
     from brickd.screens import wording
 
+    if document["problems"] is None:
+        return Content((), [PanelRow("the problems of this time are not known")])
     rows = [
         PanelRow(line, each["id"])
         for each in [*document["problems"], *document["silenced"]]
@@ -240,6 +242,8 @@ _LEDGER = (
 def _draw_ledger(document: Document, screen: Screen, state: State) -> Content:
     from brickd.screens import table, wording
 
+    if document["ledger"] is None:
+        return Content((), [PanelRow("the ledger of this time is not kept")])
     about = [each for each in document["workers"] if _is_about(each, state)]
     whole = [] if state.subject is not None else [{"name": "all", **_ledger(document)}]
     rows = [*whole, *({"name": each["name"], **_ledger(each)} for each in about)]

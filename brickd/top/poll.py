@@ -44,6 +44,18 @@ class KeptAnswer(NamedTuple):
     error: str | None = None
 
 
+# The keys of a status about one time.
+_OF_A_TIME = (
+    *("at", "workers", "problems", "silenced", "ledger", "removed", "numerics", "evidence", "diverged", "weights"),
+    *("stragglers", "waiting", "judged_age_ns", "alarms"),
+)
+
+
+def unknown(of: KeptAnswer) -> KeptAnswer:
+    """Return a status of which nothing is known about its workers and problems."""
+    return of._replace(document=None if of.document is None else {**of.document, **dict.fromkeys(_OF_A_TIME)}, words=())
+
+
 class Frame(NamedTuple):
     """All that one screen shows.
 
@@ -146,7 +158,10 @@ class Asker:
         if tick or before is None or before.cursor != state.cursor:
             query = StatusQuery(names=state.names, at=None if recorded else state.cursor)
             at = state.cursor if recorded else None
-            self._status = self._ask(lambda: Request("status", query, at), self._status)
+            other = before is not None and before.cursor != state.cursor
+            # if the answer fails, what was at another time must not be shown as if it were of this time
+            known = unknown(self._status) if other else self._status
+            self._status = self._ask(lambda: Request("status", query, at), known)
         if before is not None and (before.panel, before.about) != (state.panel, state.about):
             self._panel = KeptAnswer()  # the document is that of another panel
         if (status := self._status.document) is None:

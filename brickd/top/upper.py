@@ -72,7 +72,7 @@ def _side_by_side(state: State, frame: Frame, document: Document, width: int, ro
     # the ledger keeps its title and the sum of all workers
     found = block(state, "problems", problems, max(1, high - 1 - _LEAST_LEDGER))
     over = title(state, "problems", "PROBLEMS", found.shown, right)
-    found_lines = [over, *(found.lines or [line("no problem", "green")]), *beside]
+    found_lines = [over, *(found.lines or [_no_problem(document)]), *beside]
     lists = dict(workers.lists)
     if problems:
         lists["problems"] = found.shown
@@ -82,11 +82,15 @@ def _side_by_side(state: State, frame: Frame, document: Document, width: int, ro
 _GAP, _LEAST_LEDGER = " │ ", 3
 
 
+def _no_problem(document: Document) -> Line:
+    return line("not known", "yellow") if document["problems"] is None else line("no problem", "green")
+
+
 def _problem_rows(document: Document, screen: Screen) -> list[panels.PanelRow]:
     """Return one row for each problem: the list shows as many problems as possible, and panel 5 all of each."""
     return [
         panels.PanelRow(screen.paint(escape.text(f"! {each['id']} {each['text']}", screen.width), "red"), each["id"])
-        for each in document["problems"]
+        for each in document["problems"] or ()
     ]
 
 
@@ -96,7 +100,7 @@ def _whole_problems(document: Document, screen: Screen) -> list[panels.PanelRow]
 
     return [
         panels.PanelRow(each, problem["id"])
-        for problem in document["problems"]
+        for problem in document["problems"] or ()
         for each in wording.problem(problem, screen)
     ]
 

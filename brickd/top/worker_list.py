@@ -46,9 +46,9 @@ class ListedRow(NamedTuple):
 def rows(document: Document, state: State) -> list[ListedRow]:
     """Return the rows: each service, followed by its workers; files that are not segments come last."""
     of: dict[str | None, list[Document]] = {}
-    for worker in document["workers"]:
+    for worker in document["workers"] or ():  # None: the workers of a past time are not known
         of.setdefault(worker["service"], []).append(worker)
-    named = {name for problem in document["problems"] for name in problem["workers"]}
+    named = {name for problem in document["problems"] or () for name in problem["workers"]}
     found: list[ListedRow] = []
     for service, workers in sorted(of.items(), key=lambda each: each[0] is None):
         if service is not None:
@@ -62,7 +62,7 @@ def _ordered(workers: Sequence[Document], order: str) -> Sequence[Document]:
         return workers
 
     def value(worker: Document) -> float:
-        found = worker["ledger"]["spans"]["summarized"] if key == "spans" else worker[key]
+        found = wording.worker_row(worker)["spans"] if key == "spans" else worker[key]
         return float(found or 0)
 
     return sorted(workers, key=value, reverse=True)
@@ -72,9 +72,10 @@ def _service(name: str, workers: Sequence[Document], document: Document) -> List
     states: Counter[str] = Counter()
     for worker in workers:
         states[worker["state"]] += worker["together"]
-    problem = any(each["service"] == name for each in document["problems"])
+    problem = any(each["service"] == name for each in document["problems"] or ())
     unproven = any(
-        each["service"] == name and each["verdict"] == "unproven" and each["recorded"] for each in document["evidence"]
+        each["service"] == name and each["verdict"] == "unproven" and each["recorded"]
+        for each in document["evidence"] or ()
     )
     cells = {
         "name": name,

@@ -217,6 +217,13 @@ def ends_now(query: HasPeriod) -> bool:
     return query.at is None and query.since is None
 
 
+def past_time(world: World, query: HasPeriod) -> int | None:
+    """Return the past time at which a query's period ends, in ns since 1970; None if the period ends now."""
+    ends = query.at if query.at is not None else query.until
+    ends_ns = None if ends is None else round(ends * SECOND)
+    return None if ends_ns is None or ends_ns >= world.at_ns() else ends_ns
+
+
 def _of_the_day(found: ChosenWorkers, query: HasPeriod, of_day: PeriodSlot, now_ns: int) -> Counted:
     """Return what the chosen services recorded in a period of the last day."""
     slot = of_day.slot

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from brickd.analysis.problem import WORKERS_MAX, Problem, merged
-from brickd.analysis.problem_book import ENTRIES_MAX, Book, ended_with_its_workers, problem_document
+from brickd.analysis.problem_book import ENTRIES_MAX, Book, Entry, ended_with_its_workers, problem_document
 from brickd.base.units import duration, plural
 from brickd.datasources.world import DaemonStatus, World
 from brickd.errors import SegmentOverBudget, SegmentRefused, SegmentUnopened
@@ -119,25 +119,29 @@ def active(seen: Seen, now_ns: int, active_ns: int | None = None) -> Listed:
 
     Without a daemon, return all.
     """
-    found = Listed([], [])
-    for problem in problems(seen):
-        if seen.book is None:
+    found, of = Listed([], []), problems(seen)
+    if seen.book is None:
+        for problem in of:
             seen_ns = now_ns if problem.mark is None else problem.last_ns
             found.problems.append(problem_document(problem, problem.first_ns, seen_ns, None))
-            continue
-        entry = seen.book.entry(problem, now_ns)
-        if ended_with_its_workers(problem, seen.living):
-            continue
-        if entry.silenced(now_ns):
-            found.silenced.append(entry.document())
-        elif now_ns - entry.seen_ns <= (seen.book.active_ns if active_ns is None else active_ns):
-            found.problems.append(entry.document())
-    if seen.book is not None and seen.book.unkept:
-        found.problems.append(problem_document(_unkept(seen.book.unkept), None, now_ns, None))
+        return found
+    for entry in active_entries(of, seen.book, seen.living, now_ns, active_ns):
+        (found.silenced if entry.silenced(now_ns) else found.problems).append(entry.document())
+    if seen.book.unkept:
+        found.problems.append(problem_document(unkept_problem(seen.book.unkept), None, now_ns, None))
     return found
 
 
-def _unkept(number: int) -> Problem:
+def active_entries(
+    found: Iterable[Problem], book: Book, living: Collection[str], now_ns: int, active_ns: int | None = None
+) -> list[Entry]:
+    """Return the problems that were seen in the last `active_ns` nanoseconds, and all silenced ones."""
+    active_ns = book.active_ns if active_ns is None else active_ns
+    entries = [book.entry(problem, now_ns) for problem in found if not ended_with_its_workers(problem, living)]
+    return [each for each in entries if each.silenced(now_ns) or now_ns - each.seen_ns <= active_ns]
+
+
+def unkept_problem(number: int) -> Problem:
     """Return a problem that reports that the book is full.
 
     It is not added to the book, because the book would count it too.

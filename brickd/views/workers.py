@@ -14,7 +14,7 @@ from brickd.base.timestamps import rfc3339
 from brickd.base.units import plural
 from brickd.datasources.world import World
 from brickd.errors import SegmentRefused
-from brickd.model.workers import Survey, Worker
+from brickd.model.workers import Survey, Worker, state_of
 from brickd.query.orders import settings
 from brickd.query.queries import WorkersQuery
 from brickd.shm import open_spans
@@ -59,7 +59,7 @@ def entries(survey: Survey, workers: Sequence[Worker], *, partial: bool) -> list
 
     If the query names no worker, also return the entries of refused files.
     """
-    return [*map(_worker, workers), *([] if partial else _refused(survey.refused))]
+    return [*map(entry, workers), *([] if partial else _refused(survey.refused))]
 
 
 def _open(reading: Reading) -> list[dict[str, Any]]:
@@ -92,12 +92,8 @@ def _set(reading: Reading) -> Entry:
     }
 
 
-def state_of(reading: Reading) -> str:
-    """Return the state of a worker: live, ended or died."""
-    return "live" if reading.alive else "ended" if reading.ended else "died"
-
-
-def _worker(worker: Worker) -> Entry:
+def entry(worker: Worker) -> Entry:
+    """Return the entry of a worker."""
     reading, header, process = worker.reading, worker.reading.header, worker.reading.process
     lost = losses(reading, worker.ledger)
     return {
@@ -141,17 +137,25 @@ def _refused(refused: Sequence[SegmentRefused]) -> list[Entry]:
 
 def _quarantined(name: str, file: str | None, reason: str, *, together: int = 1) -> Entry:
     return {
-        "name": name,
-        **dict.fromkeys(("service", "index", "coordinates", "uuid")),
+        **unknown_entry(name, "quarantined"),
         "segment": file,
-        "pid": None,
-        "state": "quarantined",
         "together": together,
-        **dict.fromkeys(("set", "configured", "drained", "started", "age_ns", "clock")),
         "ledger": Ledger().document(),
         **dict.fromkeys(("lost", "threads"), 0),
-        **dict.fromkeys(("lanes", "paths", "names", "memory_bytes", "cpu_percent", "rss_bytes")),
         "open": [],
         "pending": 0,
         "problem": reason,
+    }
+
+
+def unknown_entry(name: str, state: str) -> Entry:
+    """Return an entry of which everything else is unknown."""
+    return {
+        "name": name,
+        **dict.fromkeys(("service", "index", "coordinates", "uuid", "segment", "pid")),
+        "state": state,
+        "together": 1,
+        **dict.fromkeys(("set", "configured", "drained", "started", "age_ns", "clock", "ledger", "lost", "threads")),
+        **dict.fromkeys(("lanes", "paths", "names", "memory_bytes", "cpu_percent", "rss_bytes")),
+        **dict.fromkeys(("open", "pending", "problem")),
     }

@@ -66,8 +66,8 @@ def test_status_has_every_key_of_its_schema(worker: Start) -> None:
     started(worker)
     document = status()
     assert list(document) == [
-        "schema_version", "source", "daemon", "ledger", "removed", "workers", "over", "over_ns", "from", "to", "bricks",
-        "categories", "against",
+        "schema_version", "source", "at", "daemon", "ledger", "removed", "workers", "over", "over_ns", "from", "to",
+        "bricks", "categories", "against",
         "stragglers", "waiting", "judged_age_ns", "alarms", "diverged", "weights", "numerics", "evidence", "problems",
         "silenced",
     ]  # fmt: skip

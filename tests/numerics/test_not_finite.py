@@ -31,6 +31,7 @@ from brickd.analysis.numerics.not_finite import (
     found,
 )
 from brickd.analysis.numerics.online_state import Compared
+from brickd.analysis.problem import problem_id
 from brickd.analysis.problem_book import Book
 from brickd.shm import _reader
 
@@ -217,7 +218,7 @@ def test_a_birth_is_found_at_the_next_look_and_reported_once() -> None:
         (
             "nan",
             "api/0 computes NaN at k1 layer 3; the inputs contain none",
-            {"service": "api", "worker": "api/0", "command": "brickd diff api"},
+            {"service": "api", "worker": "api/0", "command": "brickd diff api", "problem": problem_id("nan", "api")},
         )
     ]
     service.send(NAN, given=100, times=2)

@@ -37,6 +37,7 @@ from brickd.analysis.numerics.online_state import KeptEvidence as Fingerprint
 from brickd.analysis.numerics.place_state import judge_group
 from brickd.analysis.numerics.watch import Watch
 from brickd.analysis.numerics.watch_round import Roll
+from brickd.analysis.problem import problem_id
 from brickd.model.step_texts import StepTexts
 from brickd.model.worker_names import KnownNames
 from brickd.shm import _reader, records
@@ -86,6 +87,7 @@ class Service:
 
 
 HERE = ServiceSite("api", "k1", 3)
+DIFFERS = problem_id("numbers", "api")
 
 
 @pytest.mark.ci
@@ -131,7 +133,7 @@ def test_two_different_workers_disagree_and_are_reported_once() -> None:
         (
             "diverged",
             "api/0 and api/1 disagree: k1 layer 3, relative error 0.25; its inputs were equal",
-            {"service": "api", "worker": None, "command": "brickd diff api/0 api/1"},
+            {"service": "api", "worker": None, "command": "brickd diff api/0 api/1", "problem": DIFFERS},
         )
     ]
     service.send(GOOD, BAD, given=8)
@@ -317,7 +319,7 @@ def test_a_self_contradicting_worker_among_equal_ones_is_named() -> None:
         (
             "diverged",
             "api/3 contradicts itself: k1 layer 3, relative error 0.25; its inputs were equal",
-            {"service": "api", "worker": "api/3", "command": "brickd coverage api"},
+            {"service": "api", "worker": "api/3", "command": "brickd coverage api", "problem": DIFFERS},
         )
     ]
     for output in (GOOD, BAD):
@@ -514,7 +516,7 @@ def test_a_worker_is_reported_at_up_to_eight_sites_and_then_counted() -> None:
     assert service.logged[9] == (
         "diverged_more",
         "api/1 differs from the others at 64 sites so far",
-        {"service": "api", "worker": "api/1", "command": "brickd coverage api"},
+        {"service": "api", "worker": "api/1", "command": "brickd coverage api", "problem": DIFFERS},
     )
 
 

@@ -269,9 +269,12 @@ def test_a_past_time_shows_events_for_a_panel_without_a_past(worker: Start, daem
     assert "> EVENTS" in screen
     assert "no event until this time" in screen
     assert any("api/0 was found" in line for line in Top(state=State(panel="events")).lines)
-    top.frame = top.frame._replace(status=top.frame.status._replace(error=None))
+    assert "  problems not known  " in screen[0]
+    assert not any("api/0" in line and "live" in line for line in screen), "the workers of now are not those of then"
+    older = {key: value for key, value in (top.frame.status.document or {}).items() if key != "at"}
+    top.frame = top.frame._replace(status=top.frame.status._replace(error=None, document=older))
     top.draw()
-    assert top.lines[1].startswith("~ workers and problems are those of now")
+    assert top.lines[1].startswith("~ workers and problems are those of now"), "an older daemon answers about now"
 
 
 @pytest.mark.usefixtures("prefix")
