@@ -33,9 +33,15 @@ export const many = (n, one, more = `${one}s`) => `${count(n)} ${n === 1 ? one :
 export function relative(error) {
   if (!Number.isFinite(error)) return "-";
   if (error < 1e-6) return "<1e-6";
-  if (error >= 0.00995 && error < 99.5) return String(Number(error.toPrecision(2)));
-  const [mantissa, exponent] = error.toExponential(1).split("e");
+  if (error >= 0.00995 && error < 99.5) return String(Number(twoDigits(error)));
+  const [mantissa, exponent] = twoDigits(error).split("e");
   return `${mantissa.replace(/\.0$/, "")}e${Number(exponent)}`;
+}
+
+/** Return a number with two digits; a tie goes to the even digit, because Python's formats do this. */
+function twoDigits(error) {
+  const tie = /^(\d\.[02468])50+(e.*)$/.exec(error.toExponential(30));
+  return tie ? tie[1] + tie[2] : error.toExponential(1);
 }
 
 /** Return the time of the day in UTC of a time in seconds since 1970. */
