@@ -51,6 +51,7 @@ from brickd.recording.library import Shelf
 from brickd.recording.session import Recorder
 from brickd.views import events, fingerprints, hang, inspect, status
 from brickd.views.common import Answer, begun
+from brickd.web.page import PagePlace
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -72,8 +73,8 @@ class StreamQuery(Query):
 class Application:
     """Answers the requests to a daemon. The ASGI application is `asgi`."""
 
-    def __init__(self, served: Served, limits: Limits) -> None:
-        self._served = served
+    def __init__(self, served: Served, limits: Limits, page: PagePlace | None = None) -> None:
+        self._served, self._page = served, page
         self._threads = ThreadPoolExecutor(limits.threads, "brickd-api")
         self._streams = event_stream.Streams(limits)
         self._endpoints = [
@@ -192,7 +193,8 @@ class Application:
 
     async def _index(self, _: NoParameters) -> Response:
         listed = [endpoint.document() for endpoint in self._endpoints]
-        return self._done(**self._served.daemon().document(), endpoints=listed)
+        page = None if self._page is None else self._page.document()
+        return self._done(**self._served.daemon().document(), page=page, endpoints=listed)
 
     async def _set(self, order: Setting) -> Response:
         if order.service is None:

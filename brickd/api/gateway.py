@@ -3,7 +3,7 @@
 Owns: the checks of each request, in their order, and which application answers it. Must not know: sockets, the answers.
 Invariants: A request of another web page gets nothing, on any path. The files of the web page are public. At a TCP
 port, a request without the token gets no data and does not learn which paths exist, except for the paths that are open.
-No request at a TCP port can change anything.
+No request at a TCP port can change anything. A request can lower the role of its client, and never raise it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from brickd.api.error_responses import error_body
+from brickd.api.peer_credentials import Role
 from brickd.api.request_origin import LOOPBACK, refusal
 from brickd.api.responses import Reply
 from brickd.client import protocol
@@ -64,6 +65,8 @@ class Gateway:
 
     async def asgi(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
+        if protocol.ROLE in Headers(scope=scope):
+            scope["state"]["role"] = min(scope["state"]["role"], Role.READ)
         found = refusal(scope, self._names, self._client_host) or _public(scope)
         if found is None and self._port is not None:
             found = _not_reading(scope) or _without_token(scope, self._port)

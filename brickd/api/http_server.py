@@ -17,6 +17,7 @@ from brickd.api.metrics_application import MetricsApplication
 from brickd.api.peer_credentials import Role
 from brickd.api.tcp_listener import TcpListener
 from brickd.metrics.page import MetricsPage
+from brickd.web.page import PagePlace
 
 
 class HttpServer:
@@ -57,6 +58,7 @@ def daemon_server(
     served: Served,
     limits: Limits,
     token: bytes,
+    page: PagePlace | None = None,
     metrics: MetricsPage | None = None,
     *,
     open_metrics: bool = False,
@@ -68,6 +70,7 @@ def daemon_server(
         served: the daemon.
         limits: the limits of clients.
         token: the token that clients need for data.
+        page: what the index of the API says about this server.
         metrics: makes pages of metrics; None if there are none.
         open_metrics: whether metrics and profiles need no token.
     """
@@ -75,4 +78,4 @@ def daemon_server(
     if metrics is not None:
         others = dict.fromkeys(MetricsApplication.paths, MetricsApplication(served, metrics, limits))
     port = Port(listener.name, token, frozenset(others) if open_metrics else frozenset())
-    return HttpServer(listener, Gateway(Application(served, limits), port, others), limits)
+    return HttpServer(listener, Gateway(Application(served, limits, page), port, others), limits)

@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from brickd.api.connection_limits import Limits
 from brickd.api.endpoint import query_pairs, require_small_head
 from brickd.api.error_responses import HANDLERS, error_body
-from brickd.api.responses import Reply
+from brickd.api.responses import Reply, disconnected
 from brickd.client import protocol
 from brickd.datasources.world import World
 from brickd.export.live_profile import live_profile, look
@@ -82,7 +82,7 @@ class MetricsApplication:
 
     async def _wait(self, request: Request, seconds: float) -> None:
         """Wait, until the server ends at the latest; raise ClientDisconnect once the client has gone."""
-        gone = asyncio.create_task(_disconnected(request))
+        gone = asyncio.create_task(disconnected(request.receive))
         ending = asyncio.create_task(self._ending.wait())
         try:
             await asyncio.wait((gone, ending), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -112,8 +112,3 @@ class TextReply(Reply):
     """A page of metrics."""
 
     media_type = CONTENT_TYPE
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

@@ -43,6 +43,12 @@ async def in_pieces(send: Send, body: bytes, *, more: bool) -> None:
         await send({"type": "http.response.body", "body": body[at : at + _PIECE], "more_body": more or not last})
 
 
+async def disconnected(receive: Receive) -> None:
+    """Wait until the client has left, or has its whole answer."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
 class Reply(Response):
     """JSON, sent in pieces."""
 

@@ -18,6 +18,7 @@ from brickd.api.gateway import Gateway
 from brickd.api.listener import Listener
 from brickd.api.peer_credentials import peer
 from brickd.errors import BrickdError
+from brickd.web.page import PagePlace
 
 _FOUND_SECONDS = 5.0  # the interval of checks that the socket's file exists
 
@@ -28,14 +29,17 @@ class Server:
     uvicorn's own server is not used, because it handles signals and checks ten times a second whether it should stop.
     """
 
-    def __init__(self, served: Served, listen: Callable[[], Listener], limits: Limits) -> None:
+    def __init__(
+        self, served: Served, listen: Callable[[], Listener], limits: Limits, page: PagePlace | None = None
+    ) -> None:
         """Listen, but do not answer yet.
 
         `listen` creates the socket. It is called now, and again whenever the file of the socket has been removed.
+        `page` is where the daemon serves its web page on a TCP port.
         """
         self._limits, self._listen = limits, listen
         self._listener = listen()
-        self._gateway = Gateway(Application(served, self._limits))
+        self._gateway = Gateway(Application(served, self._limits, page))
         group = self._listener.group
         self._room = ClientPlaces(self._limits, lambda client: peer(client).role(group))
         self._wanted = True

@@ -43,3 +43,15 @@ def secret_of(path: Path, option: str) -> bytes:
         seen = f"more than {_SECRET_BYTES_MAX:,}" if secret else "0"
         raise WrongQuestion(f"{option} {path} has {seen} bytes, expected 1 to {_SECRET_BYTES_MAX:,} bytes")
     return secret
+
+
+def token_of(path: Path, option: str) -> bytes:
+    """Read a token, which is a secret that fits into a header.
+
+    Raises:
+        WrongQuestion: as for `secret_of`, or the secret is not one line of text.
+    """
+    token = secret_of(path, option)
+    if any(byte < 0x20 or byte == 0x7F for byte in token):
+        raise WrongQuestion(f"{option} {path} has several lines or control characters, expected one line of text")
+    return token

@@ -22,7 +22,7 @@ from brickd.analysis.numerics.fingerprints import WINDOW_BYTES
 from brickd.base import escape
 from brickd.base.open_file_limits import ClientShares, shared
 from brickd.base.paths import Runtime, runtime
-from brickd.base.secret_file import secret_of
+from brickd.base.secret_file import token_of
 from brickd.base.thresholds import of_file
 from brickd.base.units import write_size
 from brickd.cli import logfile
@@ -30,7 +30,7 @@ from brickd.cli.output import emit, output_options, print_message
 from brickd.cli.query_options import ParameterType
 from brickd.errors import DaemonRefused, WrongQuestion
 from brickd.query.parameters import ByteSize
-from brickd.web.page import page_url
+from brickd.web.page import PagePlace, page_url
 from brickd.web.token import create_token, read_token
 
 if TYPE_CHECKING:
@@ -148,6 +148,10 @@ class _Door(NamedTuple):
     listener: TcpListener
     metrics: bool
     token: bytes | None
+    token_file: Path | None
+
+    def place(self, here: Runtime) -> PagePlace:
+        return PagePlace(self.listener.address, self.token_file or here.web_token)
 
     @property
     def url(self) -> str:
@@ -171,12 +175,9 @@ def _door(address: str | None, token_file: Path | None, *, metrics: bool) -> _Do
         return None
     from brickd.api.tcp_listener import TcpListener
 
-    token = None if token_file is None else secret_of(token_file, "--http-token-file")
-    if token is not None and any(byte < 0x20 or byte == 0x7F for byte in token):
-        raise WrongQuestion(
-            f"--http-token-file {token_file} has several lines or control characters, expected one line of text"
-        )
-    return _Door(TcpListener(address), metrics, token)
+    token = None if token_file is None else token_of(token_file, "--http-token-file")
+    file = None if token_file is None else Path(os.path.abspath(token_file))  # a daemon has another working directory
+    return _Door(TcpListener(address), metrics, token, file)
 
 
 def _textfile(path: Path) -> Path:
@@ -222,7 +223,8 @@ def _run(
 
         clients = inprocess_daemon.descriptors().clients
         shares = ClientShares(clients, 0) if door is None else shared(clients)
-        server, manager = Server(daemon, listen, Limits.of(shares.socket)), Manager(os.environ)
+        page = None if door is None else door.place(here)
+        server, manager = Server(daemon, listen, Limits.of(shares.socket), page), Manager(os.environ)
         http = None if door is None else _http_server(daemon, here, door, shares.port)
 
         def shed() -> None:
@@ -265,6 +267,7 @@ def _http_server(daemon: Daemon, here: Runtime, door: _Door, clients: int) -> Ht
         daemon,
         Limits.of_port(clients),
         door.token or create_token(here.web_token),
+        door.place(here),
         daemon.metrics if door.metrics else None,
         open_metrics=door.token is None,  # a scraper needs no token, unless the user chose one
     )

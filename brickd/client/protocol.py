@@ -15,6 +15,10 @@ ROOT = "/v1"
 # A header of a request: the quoted prefix of the client's segments. Without this header, the daemon's prefix applies.
 PREFIX = "brickd-prefix"
 
+# A header with which a client gives up the right to control the daemon for this request, because others gave it the
+# request. Any value has this effect.
+ROLE = "brickd-role"
+
 # The Host of a client. A daemon refuses it with a port, which a browser adds to a name.
 HOST = "brickd"
 

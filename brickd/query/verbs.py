@@ -70,6 +70,7 @@ VERBS = {
     ),
     "weights": Verb("Check whether replicas hold the same parameters.", "WeightsQuery", also="params parameters"),
     "up": Verb("Start the daemon.", also="start restart serve daemon"),
+    "web": Verb("Show the web page of a daemon, or print its URL.", also="browser http page url gui"),
     "down": Verb(
         "Stop the daemon; the next daemon continues from its saved state.", also="stop restart kill shutdown quit"
     ),

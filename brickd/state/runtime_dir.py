@@ -43,17 +43,7 @@ class Home:
     def _take(self) -> int:
         """Create the directory if it is missing, and lock it; return the descriptor of the lock."""
         runtime, directory = self._runtime, self._runtime.directory
-        try:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            status = directory.lstat()
-        except OSError as error:
-            raise DaemonRefused(
-                f"{directory}: {error.strerror} (set BRICKD_RUNTIME_DIR to a directory of yours)"
-            ) from None
-        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
-            seen = f"{stat.filemode(status.st_mode)} of user {status.st_uid}"
-            expected = f"a directory that only user {os.geteuid()} may change"
-            raise DaemonRefused(f"{directory}: is {seen}, expected {expected} (set BRICKD_RUNTIME_DIR)")
+        make_directory(directory)
         try:
             lock = os.open(runtime.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
@@ -191,6 +181,23 @@ class Home:
         self.keep(checkpoint.encode(memory))
         removed_file.truncate(prefix, records.content)
         return forgotten
+
+
+def make_directory(directory: Path) -> None:
+    """Create a runtime directory if it is missing.
+
+    Raises:
+        DaemonRefused: it cannot be created, or another user can change it.
+    """
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = directory.lstat()
+    except OSError as error:
+        raise DaemonRefused(f"{directory}: {error.strerror} (set BRICKD_RUNTIME_DIR to a directory of yours)") from None
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        seen = f"{stat.filemode(status.st_mode)} of user {status.st_uid}"
+        expected = f"a directory that only user {os.geteuid()} may change"
+        raise DaemonRefused(f"{directory}: is {seen}, expected {expected} (set BRICKD_RUNTIME_DIR)")
 
 
 def _way_out(path: Path) -> str:

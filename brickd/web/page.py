@@ -1,15 +1,18 @@
 """The page as a browser loads it: the paths of its files, and the headers that restrict what the page may do.
 
 Owns: the path of each file, the Content-Security-Policy, the URL of the page. Must not know: sockets, the data.
-Invariants: The files are public, because they are the same for everybody and contain no data. The page loads nothing
-from elsewhere, runs no script but its own files, sends data nowhere else, and is in no frame of another page.
+Invariants: The files are public, because they are the same for everybody and contain no data. The page loads only its
+own files, runs no script but these, sends data nowhere else, and is in no frame of another page.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 from urllib.parse import quote
 
 from brickd.web.assets import Asset, assets
@@ -38,6 +41,17 @@ HEADERS: Mapping[str, str] = MappingProxyType(
         "cross-origin-resource-policy": "same-origin",
     }
 )
+
+
+class PagePlace(NamedTuple):
+    """Where a daemon serves its page: the address, and the file with the token."""
+
+    address: str
+    token_file: Path
+
+    def document(self) -> dict[str, str]:
+        """Return what the index of the API says about it."""
+        return {"address": self.address, "token_file": os.fspath(self.token_file)}
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from metric_pages import pages_of
 from serving import Daemon
 
 from brickd.api.connection_limits import Limits
-from brickd.api.http_server import daemon_server
+from brickd.api.http_server import HttpServer, daemon_server
 from brickd.api.tcp_listener import TcpListener
 
 LIMITS = Limits.of_port(8)
@@ -23,9 +23,15 @@ def port_serving(
     daemon: Daemon, token: bytes | None = None, address: str = "127.0.0.1:0", limits: Limits = LIMITS
 ) -> Iterator[str]:
     """Yield the address of a server. Without a token, metrics are open, and data needs `DATA_TOKEN`."""
-    server = daemon_server(
-        TcpListener(address), daemon, limits, token or DATA_TOKEN, pages_of(daemon), open_metrics=token is None
-    )
+    listener, metrics = TcpListener(address), pages_of(daemon)
+    server = daemon_server(listener, daemon, limits, token or DATA_TOKEN, None, metrics, open_metrics=token is None)
+    with in_thread(server) as at:
+        yield at
+
+
+@contextmanager
+def in_thread(server: HttpServer) -> Iterator[str]:
+    """Yield the address of a server that runs in a thread."""
     opened, ending = threading.Event(), asyncio.Event()
     loops = []
 
