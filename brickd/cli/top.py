@@ -1,11 +1,13 @@
 """The verb `top`.
 
-Owns: the options of `top`, the message if textual is not installed. Must not know: what is on the screen, where
-documents come from. Invariant: textual is loaded only for a terminal; batches need nothing but brickd.
+Owns: the options of `top`, the messages if textual is not installed or the terminal cannot show a screen. Must not
+know: what is on the screen, where documents come from. Invariants: textual is loaded only for a terminal; batches need
+nothing but brickd. A terminal that cannot show a screen gets no escape sequence.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -78,6 +80,28 @@ def _require_terminal() -> None:
         raise BrickdError("brickd top needs textual: pip install 'brickd[top]', or use --batch")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("stdin and stdout are not a terminal: use --batch")
+    term = os.environ.get("TERM", "")
+    if not _moves_cursor(term):
+        seen = f"TERM is {term!r}" if term else "TERM is not set"
+        raise click.UsageError(
+            f"{seen}, expected a terminal that can move its cursor, such as xterm-256color: use brickd top --batch"
+        )
+
+
+def _moves_cursor(term: str) -> bool:
+    """Whether this kind of terminal moves its cursor with the sequences that textual writes."""
+    import curses
+
+    if term in _PLAIN:
+        return False
+    try:
+        curses.setupterm(term, sys.stdout.fileno())
+    except curses.error:  # this machine does not know the terminal; new ones understand the sequences of xterm
+        return True
+    return (curses.tigetstr("cup") or b"").startswith(b"\x1b[")
+
+
+_PLAIN = ("", "dumb", "unknown")  # kinds that a machine without a database of terminals does not know, either
 
 
 def _is_installed() -> bool:

@@ -25,6 +25,7 @@ class Repeating(LiveSource):
     """This machine, of which each answer is kept as text and read again."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.texts: dict[str, str] = {}
 
     def answer(self, request: Request) -> FetchedAnswer:
@@ -46,8 +47,11 @@ def test_screens_keep_no_memory(worker: Start, ticks: int) -> None:
 
     def run(count: int) -> int:
         for _ in range(count):
-            drawn = draw(state, asker.frame(state, ("api", "api/0")), TERMINAL, PLAIN)
+            frame = asker.frame(state, ("api", "api/0"))
+            drawn = draw(state, frame, TERMINAL, PLAIN)
             asker.more(state, drawn.trends)
+        assert (frame.status.error, frame.panel.error) == (None, None)
+        assert drawn.trends == ["api", "api/0"]
         gc.collect()
         return tracemalloc.get_traced_memory()[0]
 

@@ -9,6 +9,7 @@ import pty
 import signal
 import struct
 import subprocess
+import sys
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ from faults import Start, until_stopped
 from running import BRICKD
 from verbs import started
 
+# in a process of its own, because a process learns about one terminal only
+MOVES = "import sys; from brickd.cli.top import _moves_cursor; print(_moves_cursor(sys.argv[1]))"
 ALTERNATE, NORMAL = b"\x1b[?1049h", b"\x1b[?1049l"
 
 
@@ -56,6 +59,31 @@ def terminal(*, columns: int = 80, ignored: tuple[signal.Signals, ...] = (), **e
         for file in (of.master, of.slave):
             if file >= 0:
                 os.close(file)
+
+
+@pytest.mark.parametrize("term", ["dumb", "unknown", "vt52", None])
+def test_a_terminal_that_cannot_move_its_cursor_is_refused_and_gets_no_escape(term: str | None) -> None:
+    master, slave = pty.openpty()
+    environment = {key: value for key, value in os.environ.items() if key != "TERM"}
+    refused = subprocess.run(
+        [*BRICKD, "top"], stdin=slave, stdout=slave, stderr=subprocess.PIPE, check=False, text=True,
+        env=environment | ({} if term is None else {"TERM": term}),
+    )  # fmt: skip
+    os.close(slave)
+    with pytest.raises(OSError, match="Input/output error"):  # all that is written is read before the end is reported
+        os.read(master, 1)
+    os.close(master)
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        f"brickd: {f'TERM is {term!r}' if term else 'TERM is not set'}, expected a terminal that can move its cursor,"
+        " such as xterm-256color: use brickd top --batch (see brickd top --help)\n"
+    )
+
+
+@pytest.mark.parametrize("term", ["xterm-256color", "vt100", "a-kind-that-no-machine-knows"])
+def test_terminals_that_move_their_cursor_are_accepted(term: str) -> None:
+    moves = subprocess.run([sys.executable, "-P", "-c", MOVES, term], check=True, capture_output=True, text=True)
+    assert moves.stdout == "True\n"
 
 
 @pytest.mark.ci
