@@ -63,19 +63,27 @@ def render(document: dict[str, Any], screen: Screen, more: Sequence[str] = ()) -
 def verdict(document: dict[str, Any], *, past: bool) -> tuple[str, str]:
     """Return the verdict on the whole document, not escaped, and its colour.
 
-    `past` tells whether an inactive problem keeps a condition unhealthy.
+    `past` tells whether an inactive problem keeps a condition unhealthy. Without workers, nothing was compared, and the
+    verdict says so.
     """
     if document["problems"] is None:
         return "problems not known", "yellow"
     count, silenced = len(document["problems"]), len(document["silenced"])
     unproven = sum(each["verdict"] == "unproven" and each["recorded"] for each in living(document))
-    text = units.many(count, "PROBLEM", "PROBLEMS") if count else "no active problem" if past else "no problem"
+    healthy = "no active problem" if past else "no problem" if document["workers"] else "no workers"
+    text = units.many(count, "PROBLEM", "PROBLEMS") if count else healthy
     if unproven and not count:
         text += f", {unproven:,} unproven"
     text += f", {units.count(silenced)} silenced" if silenced else ""
     whole = wording.lost(document)
     text += f", lost: {whole}" if whole else ""
-    return text, "red" if count else "yellow" if unproven or past else "green"
+    return text, "red" if count else "yellow" if unproven or past or not document["workers"] else "green"
+
+
+def verdict_line(document: dict[str, Any], screen: Screen) -> str:
+    """Return the verdict on the whole document, ready to print."""
+    text, colour = verdict(document, past=bool(document["workers"] and inactive(document)))
+    return screen.paint(escape.text(text, screen.width), colour)
 
 
 def services_of(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:

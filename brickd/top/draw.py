@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from brickd.base import escape, units
 from brickd.errors import BrickdError
-from brickd.screens import status
-from brickd.screens.health import inactive
+from brickd.screens import status, wording
 from brickd.screens.screen import Screen
 from brickd.top import lines as texts
 from brickd.top import panels
@@ -144,10 +143,9 @@ def _header(state: State, frame: Frame, width: int) -> Line:
     left = [line(_TITLE, "title"), line(escape.text(" ".join(state.names)))]
     if document is None:
         return texts.cut(joined(left), width)
-    verdict, colour = status.verdict(document, past=bool(document["workers"] and inactive(document)))
     paused = line("PAUSED", "selected") if state.paused else texts.EMPTY
     # what must never be cut comes first
-    parts = [*left[:1], paused, painted(_PAINTING.paint(escape.text(verdict), colour)), *left[1:]]
+    parts = [*left[:1], paused, painted(status.verdict_line(document, _PAINTING)), *left[1:]]
     return texts.cut(joined([*parts, *_when(state, frame, document)]), width)
 
 
@@ -224,6 +222,7 @@ def _panel(state: State, frame: Frame, document: Document, width: int, room: int
     panel = panels.shown(state, recorded=frame.recorded)
     content, note = _content(panel, state, frame, document, Screen(width, look.colour))
     head = [styled(painted(text), "bold") for text in content.head]
+    note = [*_without_workers(document, content), *note]
     notices = [line(escape.text(text, width), style) for text, style in note]
     left = None if room is None else max(0, room - 1 - len(head) - len(notices))
     of = block(state, "panel", content.rows, left)
@@ -255,6 +254,13 @@ def _content(
     # a recording ends at the cursor, so its document needs no other limit
     drawn = panel.draw(kept.document, screen, state._replace(cursor=None) if frame.recorded else state)
     return panels.filtered(drawn, state), notes
+
+
+def _without_workers(status: Document, content: panels.Content) -> list[tuple[str, texts.Style]]:
+    """Return the note that there are no workers, with the next command, unless the panel says so itself."""
+    none = wording.no_workers(status)
+    said = [*content.head, *(row.text for row in content.rows)]
+    return [] if status["workers"] or any(each.startswith(none[:_LEAST_ERROR]) for each in said) else [(none, "yellow")]
 
 
 def _age(kept: KeptAnswer, frame: Frame) -> str:

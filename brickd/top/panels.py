@@ -206,7 +206,7 @@ def _draw_coverage(document: Document, screen: Screen, state: State) -> Content:
 
 
 def _draw_problems(document: Document, screen: Screen, state: State) -> Content:
-    from brickd.screens import wording
+    from brickd.screens import status, wording
 
     if document["problems"] is None:
         return Content((), [PanelRow("the problems of this time are not known")])
@@ -215,7 +215,7 @@ def _draw_problems(document: Document, screen: Screen, state: State) -> Content:
         for each in [*document["problems"], *document["silenced"]]
         for line in wording.problem(each, screen)
     ]
-    return Content((), rows or [PanelRow("no problem")])
+    return Content((), rows or [PanelRow(status.verdict_line(document, screen))])
 
 
 def _draw_hang(document: Document, screen: Screen, state: State) -> Content:

@@ -14,13 +14,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from brickd.base.units import SECOND
+from brickd.errors import NoDaemon
 from brickd.query.query import Query
 from brickd.views import fetch_answer
 from brickd.views.fetch_answer import FetchedAnswer
 
 if TYPE_CHECKING:
     from brickd.datasources.world import World
-    from brickd.query.queries import HangQuery
+    from brickd.query.queries import EventsQuery, HangQuery
     from brickd.recording.replay import Replay
     from brickd.views.common import Answer
 
@@ -57,7 +58,8 @@ class LiveSource:
 
     def answer(self, request: Request) -> FetchedAnswer:
         """Ask the daemon, or read shared memory if no daemon answers."""
-        view = f"{__name__}:watched" if request.view == "hang" else f"brickd.views.{request.view}:answer"
+        own = {"hang": watched.__name__, "events": logged.__name__}.get(request.view)
+        view = f"brickd.views.{request.view}:answer" if own is None else f"{__name__}:{own}"
         if self._silent is not None and time.monotonic() < self._silent[0]:
             return self._from_memory(view, request.query, self._silent[1])
         seconds: float = getattr(request.query, "watch", 0.0)
@@ -94,6 +96,11 @@ def watched(world: World, query: HangQuery) -> Answer:
     if before.workers:
         time.sleep(query.watch)
     return hang.answer(world, query, before)
+
+
+def logged(world: World, query: EventsQuery) -> Answer:
+    """Raise NoDaemon: without a daemon, no events are logged."""
+    raise NoDaemon("the log of events needs a daemon (start one: brickd up -d)")
 
 
 class RecordingSource:

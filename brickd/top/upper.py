@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from brickd.base import escape
+from brickd.screens import status
 from brickd.screens.screen import Screen
 from brickd.top import lines, panels, worker_list
 from brickd.top.lines import Line, line
@@ -72,7 +73,8 @@ def _side_by_side(state: State, frame: Frame, document: Document, width: int, ro
     # the ledger keeps its title and the sum of all workers
     found = block(state, "problems", problems, max(1, high - 1 - _LEAST_LEDGER))
     over = title(state, "problems", "PROBLEMS", found.shown, right)
-    found_lines = [over, *(found.lines or [_no_problem(document)]), *beside]
+    # an empty list is not the verdict: nothing may have been compared
+    found_lines = [over, *(found.lines or [lines.painted(status.verdict_line(document, screen))]), *beside]
     lists = dict(workers.lists)
     if problems:
         lists["problems"] = found.shown
@@ -80,10 +82,6 @@ def _side_by_side(state: State, frame: Frame, document: Document, width: int, ro
 
 
 _GAP, _LEAST_LEDGER = " │ ", 3
-
-
-def _no_problem(document: Document) -> Line:
-    return line("not known", "yellow") if document["problems"] is None else line("no problem", "green")
 
 
 def _problem_rows(document: Document, screen: Screen) -> list[panels.PanelRow]:

@@ -21,7 +21,7 @@ from brickd.shm.segment_files import find
 from brickd.top import lines
 from brickd.top.draw import Cells, draw
 from brickd.top.keys import help_lines
-from brickd.top.panels import PANELS
+from brickd.top.panels import PANELS, Look
 from brickd.top.poll import Asker, KeptAnswer
 from brickd.top.source import LiveSource, opened
 from brickd.top.state import DAY, HOUR, State
@@ -58,8 +58,33 @@ def test_the_screen_shows_services_workers_and_bricks(worker: Start) -> None:
 
 
 @pytest.mark.usefixtures("prefix")
-def test_without_workers_the_screen_says_so() -> None:
-    assert NO_WORKERS[:40] in Top().text
+@pytest.mark.parametrize("panel", [name for name in PANELS if name != "diff"])
+@pytest.mark.parametrize("size", [Cells(80, 24), Cells(200, 50)], ids=["narrow", "wide"])
+def test_without_workers_every_panel_says_so_once_and_names_the_next_command(panel: str, size: Cells) -> None:
+    top = Top(state=State(panel=panel), size=size)
+    assert top.lines[0].startswith("brickd top  no workers  ")
+    assert ("no workers", "yellow") in top.drawn.lines[0]
+    assert top.text.count(NO_WORKERS) == 1
+    assert "no problem" not in top.text
+    assert "defect" not in top.text
+
+
+@pytest.mark.usefixtures("prefix")
+def test_the_log_of_events_needs_a_daemon() -> None:
+    assert "! the log of events needs a daemon (start one: brickd up -d)" in Top(state=State(panel="events")).lines
+
+
+def test_a_list_without_problems_has_the_verdict_of_the_verb_status(worker: Start) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    top = Top(state=State(panel="problems", focus="workers"), size=Cells(200, 50))
+    document = top.frame.status.document
+    assert document is not None
+    unproven = {"service": "api", "class": "outputs", "verdict": "unproven", "recorded": True}
+    for evidence, text, colour in (([], "no problem", "green"), ([unproven], "no problem, 1 unproven", "yellow")):
+        changed = {**document, "evidence": evidence}
+        drawn = draw(top.state, top.frame._replace(status=KeptAnswer(changed)), top.size, Look())
+        found = [line for line in drawn.lines if (text, colour) in line]
+        assert len(found) == 3  # the header, the problems at the right, the panel
 
 
 def test_each_panel_shows_the_lines_of_its_verb(worker: Start) -> None:
