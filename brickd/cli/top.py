@@ -113,9 +113,10 @@ def _is_installed() -> bool:
 
 def _print(opened: DocumentSource, state: State, count: int | None) -> None:
     from brickd.top.batch import screens
+    from brickd.top.characters import is_ascii_only
     from brickd.top.panels import Look
 
-    width = screen_of(sys.stdout).width
-    for number, lines in enumerate(screens(opened, state, count, width, Look(colour=False))):
+    width, look = screen_of(sys.stdout).width, Look(colour=False, ascii_only=is_ascii_only(sys.stdout))
+    for number, lines in enumerate(screens(opened, state, count, width, look)):
         sys.stdout.writelines(f"{line}\n" for line in ([""] if number else []) + lines)
         sys.stdout.flush()

@@ -8,6 +8,7 @@ changed are drawn. No text is parsed as markup. Frames come from the poller's th
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import ClassVar
@@ -23,6 +24,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from brickd.top import actions, lines
+from brickd.top.characters import is_ascii_only
 from brickd.top.draw import Cells, Drawn, draw
 from brickd.top.keys import press
 from brickd.top.lines import Line
@@ -194,7 +196,7 @@ class TopApp(App[None]):
         if status is None or problem is None:
             self._message = actions.NO_PROBLEM
             return
-        self._message = f"silencing {problem} …"
+        self._message = f"silencing {problem}"
         self._do(lambda: actions.silence(status, problem))
 
     def _do(self, action: Callable[[], str]) -> None:
@@ -205,10 +207,5 @@ class TopApp(App[None]):
 def run(poller: Poller, state: State) -> None:
     """Show the frames of a poller until the operator quits."""
     # textual reads the colours of the terminal's own palette, and NO_COLOR, from the environment
-    TopApp(poller, state, Look(colour=not os.environ.get("NO_COLOR"), ascii_only=_ascii_only())).run(mouse=False)
-
-
-def _ascii_only() -> bool:
-    import locale
-
-    return locale.getpreferredencoding(do_setlocale=False).replace("-", "").lower() not in ("utf8",)
+    look = Look(colour=not os.environ.get("NO_COLOR"), ascii_only=is_ascii_only(sys.stdout))
+    TopApp(poller, state, look).run(mouse=False)

@@ -18,6 +18,7 @@ from brickd.screens import status, wording
 from brickd.screens.screen import Screen
 from brickd.top import lines as texts
 from brickd.top import panels
+from brickd.top.characters import in_ascii, key_name
 from brickd.top.keys import help_lines
 from brickd.top.lines import Line, fitted, joined, line, painted, styled
 from brickd.top.list_block import Block, block, title
@@ -76,9 +77,14 @@ def draw(
         message: what the newest key did; it is shown instead of the keys.
         late: for how many seconds an answer has been outstanding; 0 if it is not late.
     """
+    drawn = _drawn(state, frame, size, look, message, late)
+    return drawn._replace(lines=[*map(in_ascii, drawn.lines)]) if look.ascii_only else drawn
+
+
+def _drawn(state: State, frame: Frame | None, size: Cells, look: Look, message: str, late: float) -> Drawn:
     waits = [line(escape.text(f"~ no answer for {units.duration(late * 1e9)}", size.width), "yellow")] if late else []
     if frame is None:
-        waiting = [line(_TITLE, "title"), *(waits or [line("asking for the first answer …")])]
+        waiting = [line(_TITLE, "title"), *(waits or [line("waiting for the first answer")])]
         return Drawn(_page(waiting, line("q quit"), size), OnScreen({}))
     try:
         return _draw(state, frame, size, look, message, waits)
@@ -98,7 +104,7 @@ def _undrawable(error: Exception) -> str:
 
 def _draw(state: State, frame: Frame, size: Cells, look: Look, message: str, waits: list[Line]) -> Drawn:
     above = [_header(state, frame, size.width), *(waits or _notices(state, frame, size.width))]
-    below = _footer(state, message, size.width)
+    below = _footer(state, message, size.width, look)
     document = frame.status.document
     lists: dict[ListName, ShownList] = {}
     trends: Sequence[str] = ()
@@ -107,7 +113,7 @@ def _draw(state: State, frame: Frame, size: Cells, look: Look, message: str, wai
         above_panel = upper(state, frame, document, size.width, room, look)
         trends = above_panel.trends
     if state.help:
-        keys = _help(state, size.width, room)
+        keys = _help(state, size.width, room, look)
         lists["help"] = keys.shown
         above += keys.lines
     elif document is not None:
@@ -192,12 +198,13 @@ def _failed(error: str, age: str, width: int) -> str:
     return escape.text(escape.text(f"! {error}", max(_LEAST_ERROR, width - len(age))) + age, width)
 
 
-def _footer(state: State, message: str, width: int) -> Line:
+def _footer(state: State, message: str, width: int, look: Look) -> Line:
     if state.typing:
         return line(escape.text(f"filter: {state.filter}_", width), "bold")
     if message:
         return line(escape.text(message, width), "bold")
-    shown = next((shown for n in range(len(_KEYS), 0, -1) if len(shown := "  ".join(_KEYS[:n])) <= width), "")
+    keys = [key_name(each, ascii_only=look.ascii_only) for each in _KEYS]
+    shown = next((shown for n in range(len(keys), 0, -1) if len(shown := "  ".join(keys[:n])) <= width), "")
     return line(shown, "dim")
 
 
@@ -208,9 +215,9 @@ _KEYS = (
 )
 
 
-def _help(state: State, width: int, room: int | None) -> Block:
+def _help(state: State, width: int, room: int | None, look: Look) -> Block:
     """Return the keys, which scroll like any list, in place of all other lists."""
-    rows = [panels.PanelRow(each) for each in help_lines(width)]
+    rows = [panels.PanelRow(each) for each in help_lines(width, ascii_only=look.ascii_only)]
     of = block(state, "help", rows, None if room is None else max(0, room - 1))
     return Block([title(state, "help", "KEYS", of.shown, width), *of.lines], of.shown)
 
@@ -246,7 +253,7 @@ def _content(
     # the first rows alone would look as if no other row had the filter's text
     part = state.needs_all_rows and not frame.state.needs_all_rows
     if kept.document is None or (panel.view is not None and (other or part)):
-        waits = () if kept.error is not None else (panels.PanelRow("…"),)
+        waits = () if kept.error is not None else (panels.PanelRow("waiting for the answer"),)
         return panels.Content((), waits), notes
     # the notes about a live period say what the head of the table says, too: how long the period is
     if not panel.timed and panel.view is not None and kept.error is None and kept.words[:1] != frame.status.words[:1]:

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from brickd.base import escape
 from brickd.top import state as states
+from brickd.top.characters import key_name
 from brickd.top.panels import PANELS
 from brickd.top.state import DAY, HOUR, LONG_STEP, STEP, OnScreen, State
 from brickd.top.worker_list import ORDERS
@@ -158,11 +159,12 @@ def press(state: State, shown: OnScreen, key: str, character: str | None = None)
     return (state, act) if isinstance(act, str) else (act(state, shown), None)
 
 
-def help_lines(width: int) -> list[str]:
+def help_lines(width: int, *, ascii_only: bool = False) -> list[str]:
     """Return the help, in lines of at most this width."""
-    left = max(len(key.name) for key in KEYS)
+    names = [key_name(key.name, ascii_only=ascii_only) for key in KEYS]
+    left = max(map(len, names))
     lines = []
-    for key in KEYS:
+    for key, name in zip(KEYS, names, strict=True):
         first, *others = escape.wrapped(key.help, max(8, width - left - 2))
-        lines += [f"{key.name.ljust(left)}  {first}", *(f"{'':{left}}  {each}" for each in others)]
+        lines += [f"{name.ljust(left)}  {first}", *(f"{'':{left}}  {each}" for each in others)]
     return lines

@@ -36,7 +36,7 @@ _EVENTS = 200  # the newest events that are listed
 
 
 class Look(NamedTuple):
-    """How the screen looks: with colours or without, with bars of ASCII only or not."""
+    """How the screen looks: with colours or without, with ASCII characters only or not."""
 
     colour: bool = True
     ascii_only: bool = False

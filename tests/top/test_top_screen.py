@@ -136,9 +136,9 @@ def test_a_filter_shows_no_rows_until_all_rows_have_arrived(worker: Start) -> No
     top = Top(state=State(sort="name"))  # n99 is not among the first 200 rows
     top.state = top.state._replace(filter="n99")
     top.draw()
-    assert "…" in top.lines
+    assert "waiting for the answer" in top.lines
     top.ask()
-    assert "…" not in top.lines
+    assert "waiting for the answer" not in top.lines
     assert [line for line in top.lines if line.startswith("n99 ")]
 
 
@@ -389,7 +389,7 @@ def test_a_late_answer_is_called_late(worker: Start) -> None:
     assert len(late.lines) == 24
     first = draw(State(), None, Cells(80, 24), PLAIN, late=6.0)
     assert [lines.text(line).strip() for line in first.lines[:2]] == ["brickd top", "~ no answer for 6.0 s"]
-    assert lines.text(draw(State(), None, Cells(80, 24), PLAIN).lines[1]) == "asking for the first answer …"
+    assert lines.text(draw(State(), None, Cells(80, 24), PLAIN).lines[1]) == "waiting for the first answer"
 
 
 def test_only_the_list_with_the_focus_has_a_selected_row(worker: Start) -> None:

@@ -1,0 +1,95 @@
+"""`brickd top` on a terminal that shows only ASCII."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from faults import Start
+from running import BRICKD
+from serving import Daemon
+from top_screens import Top
+from verbs import LOSING, started
+
+import brickd
+from brickd.top import characters, lines
+from brickd.top.draw import Cells, draw
+from brickd.top.panels import PANELS, Look
+from brickd.top.sparkline import BARS
+
+PLAIN, ASCII = Look(colour=False), Look(colour=False, ascii_only=True)
+LONG = """
+for number in range(30):
+    with brick.span(f"{number}" + "x" * 200):
+        with brick.span("gemm"): pass
+pause()
+"""
+# the rooms whose texts come to the screen
+ROOMS = ("top", "screens", "views", "model", "analysis", "base/units.py", "base/escape.py")
+
+
+def texts(path: Path) -> Iterator[str]:
+    """Yield the strings of a module that are not docstrings."""
+    tree = ast.parse(path.read_text())
+    docstrings = {
+        id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)
+    }
+    for each in ast.walk(tree):
+        if isinstance(each, ast.Constant) and isinstance(each.value, str) and id(each) not in docstrings:
+            yield each.value
+
+
+def test_each_character_of_the_texts_has_one_in_ascii() -> None:
+    root = Path(brickd.__file__).parent
+    files = [file for room in ROOMS for file in ((root / room).rglob("*.py") if "." not in room else [root / room])]
+    assert len(files) > 50
+    found = {text for file in files for text in texts(file) if not text.isascii() and text != BARS}
+    left = {
+        text
+        for text in found
+        if not lines.text(characters.in_ascii(lines.line(characters.key_name(f"{text} ", ascii_only=True)))).isascii()
+    }
+    # names begin with fullwidth signs in no text, and characters.py has the characters themselves
+    assert left <= {"＝", "＋", "－", "＠", "=+-@\t\r＝＋－＠", "←", "→", *characters._KEYS, *characters._BOUNDS}
+
+
+def test_every_panel_can_be_drawn_in_ascii_and_takes_the_same_cells(worker: Start, daemon: Daemon) -> None:
+    started(worker, LOSING, BRICKD_SERVICE="api")
+    started(worker, LONG, BRICKD_SERVICE="y" * 60)
+    top, cut = Top(), 0
+    states = [top.state._replace(panel=panel) for panel in PANELS] + [top.state._replace(help=True)]
+    for state in states:
+        frame = top.asker.frame(state, ())
+        for size in (Cells(80, 24), Cells(200, 50), Cells(20, 10), Cells(80, None)):
+            drawn = [lines.text(each) for each in draw(state, frame, size, ASCII, late=6.0).lines]
+            assert "".join(drawn).isascii(), (state.panel, size)
+            other = [lines.text(each) for each in draw(state, frame, size, PLAIN, late=6.0).lines]
+            if not state.help:  # the names of keys are longer
+                assert list(map(len, drawn)) == list(map(len, other))
+            cut += "".join(other).count("…") * ("+" in "".join(drawn))
+    assert cut
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_ascii"),
+    [
+        ({"LANG": "C"}, True),
+        ({}, True),
+        ({"LANG": "C.UTF-8", "LC_ALL": "C"}, True),
+        ({"LANG": "C.UTF-8"}, False),
+        ({"LC_CTYPE": "C.UTF-8"}, False),
+    ],
+    ids=str,
+)
+def test_a_batch_has_the_characters_of_the_locale(worker: Start, variables: dict[str, str], is_ascii: bool) -> None:
+    started(worker, LONG, BRICKD_SERVICE="api")
+    environment = {key: value for key, value in os.environ.items() if key not in ("LANG", "LC_ALL", "LC_CTYPE")}
+    command = [*BRICKD, "top", "-b", "-n", "1"]
+    shown = subprocess.run(
+        command, env=environment | {"COLUMNS": "80"} | variables, capture_output=True, check=True
+    ).stdout
+    assert shown.isascii() == is_ascii
