@@ -58,6 +58,33 @@ def text(value: str, limit: int | None = None) -> str:
     return "".join(kept) + _ELLIPSIS if limit > 0 else ""
 
 
+def both_ends(value: str, limit: int) -> str:
+    r"""Return any string in a form that is safe on a terminal; if it is wider than `limit` cells, its middle is cut.
+
+    Names of workers differ at their ends, so both ends of them must be visible.
+
+    >>> both_ends("a-long-name-of-a-service/12", 14), both_ends("api/12", 14)
+    ('a-long…vice/12', 'api/12')
+    >>> both_ends("模型模型模型/12", 9), both_ends("abc", 2), both_ends("abc", 0)
+    ('模型…/12', '…c', '')
+    """
+    parts = [_visible(char) for char in value]
+    if limit < 2 or width("".join(parts)) <= limit:
+        return text(value, limit)
+    end = limit // 2
+    return "".join((*_fitting(parts, limit - 1 - end), _ELLIPSIS, *_fitting(parts[::-1], end)[::-1]))
+
+
+def _fitting(parts: Sequence[str], room: int) -> Sequence[str]:
+    """Return the first parts that fit into `room` cells."""
+    cells = 0
+    for count, part in enumerate(parts):
+        cells += width(part)
+        if cells > room:
+            return parts[:count]
+    return parts
+
+
 def wrapped(value: str, limit: int | None) -> list[str]:
     r"""Return any string in a form that is safe on a terminal, in lines of at most `limit` cells.
 

@@ -45,7 +45,7 @@ _SOMETIMES = {
     "count_per_second", "elements_per_second", "max_ns", "flops_per_second_in_brick", "flops_per_byte",
 }  # fmt: skip
 _WORST = (
-    Figure(Column("WORST WORKER", spare=4), "worst_worker", str),
+    Figure(Column("WORST WORKER", spare=4, differs="end"), "worst_worker", str),
     Figure(Column("SPREAD", "right", spare=3), "spread", lambda spread: f"{spread:.2f}x"),
 )
 

@@ -11,7 +11,7 @@ from typing import Any
 from brickd.base import escape, units
 from brickd.screens import wording
 from brickd.screens.screen import Screen
-from brickd.screens.table import Column, EntryTable, Figure
+from brickd.screens.table import WORKER, Column, EntryTable, Figure
 
 _NEAREST = 8  # the number of outer bricks in a cell
 
@@ -39,7 +39,7 @@ def _inside(path: Sequence[str]) -> str:
 
 
 _FIGURES = (
-    Figure(Column("WORKER"), "worker", str),
+    Figure(WORKER, "worker", str),
     Figure(Column("LANE", "right", spare=3), "lane", units.count),
     Figure(Column("THREAD", "right", spare=2), "thread", wording.identifier),
     Figure(Column("STATE"), "state", str),

@@ -12,11 +12,11 @@ from brickd.base.timestamps import rfc3339
 from brickd.base.units import plural
 from brickd.screens import wording
 from brickd.screens.screen import Screen
-from brickd.screens.table import Column, EntryTable, Figure
+from brickd.screens.table import WORKER, Column, EntryTable, Figure
 
 NO_SPANS = "the recording has no spans: `brickd record --spans` records each span"
 _FIGURES = (
-    Figure(Column("WORKER"), "worker", str),
+    Figure(WORKER, "worker", str),
     Figure(Column("BRICK"), "brick", lambda name: name or "?"),
     Figure(Column("LAYER", "right", spare=3), "layer", wording.identifier),
     Figure(Column("BEGIN (UTC)", spare=2), "begin", str),

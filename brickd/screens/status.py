@@ -15,7 +15,7 @@ from brickd.screens import brick_columns, brick_comparison, wording
 from brickd.screens.health import Condition, inactive, living
 from brickd.screens.past_health import is_past
 from brickd.screens.screen import Screen
-from brickd.screens.table import Column, EntryTable, Figure
+from brickd.screens.table import WORKER, Column, EntryTable, Figure
 from brickd.views.next_command import command
 
 LINES = 24
@@ -27,7 +27,7 @@ _WORKERS = 5
 _BRICKS = 10
 
 _WORKER_FIGURES = (
-    Figure(Column("WORKER"), "name", str),
+    Figure(WORKER, "name", str),
     Figure(Column("PID", "right"), "pid", lambda pid: str(pid or "-")),
     Figure(Column("STATE"), "state", str),
     Figure(Column("SPANS", "right"), "spans", units.count),
@@ -39,7 +39,7 @@ _BRICK_FIGURES = (
     Figure(Column("SHARE", "right"), "share_percent", units.percent),
     Figure(Column("MEDIAN", "right"), "p50_ns", units.duration),
     Figure(Column("P99", "right"), "p99_ns", units.duration),
-    Figure(Column("WORST WORKER"), "worst_worker", str),
+    Figure(Column("WORST WORKER", differs="end"), "worst_worker", str),
     Figure(Column("SPREAD", "right"), "spread", lambda spread: f"{spread:.2f}x"),
 )
 

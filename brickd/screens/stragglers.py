@@ -12,7 +12,7 @@ from typing import Any
 from brickd.base import escape, units
 from brickd.screens import wording
 from brickd.screens.screen import Screen
-from brickd.screens.table import Column, EntryTable, Figure
+from brickd.screens.table import WORKER, Column, EntryTable, Figure
 from brickd.views.next_command import command
 
 _BRICKS = 5  # the number of findings on the screen
@@ -91,7 +91,7 @@ def _score(score: float | None) -> str:
 
 
 _TIMES = (
-    Figure(Column("WORKER"), "worker", str),
+    Figure(WORKER, "worker", str),
     Figure(Column("MEAN (self)", "right"), "mean_ns", units.duration),
     Figure(Column("VERSUS MEDIAN", "right"), "excess_percent", wording.signed),
     Figure(Column("CALLS", "right", spare=2), "calls", units.count),
@@ -99,7 +99,7 @@ _TIMES = (
     Figure(Column("SCORE", "right", spare=1), "score", _score),
 )
 _WAITS = (
-    Figure(Column("WORKER"), "worker", str),
+    Figure(WORKER, "worker", str),
     Figure(Column("MEAN WAIT", "right"), "mean_ns", units.duration),
     Figure(Column("LATE, OF THE TIME", "right"), "excess_percent", wording.signed),
     Figure(Column("CALLS", "right", spare=2), "calls", units.count),

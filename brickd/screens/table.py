@@ -25,11 +25,16 @@ class Column(NamedTuple):
         title: the text above the cells.
         align: "left" for text, "right" for numbers.
         spare: if not all columns fit, those with the highest `spare` are omitted first; 0: the column is never omitted.
+        differs: where the texts of the column differ. A text that does not fit keeps its beginning, or both ends.
     """
 
     title: str
     align: Literal["left", "right"] = "left"
     spare: int = 0
+    differs: Literal["begin", "end"] = "begin"
+
+
+WORKER = Column("WORKER", differs="end")  # names of workers begin with the service, and end with a number
 
 
 class Figure(NamedTuple):
@@ -115,7 +120,7 @@ def _narrow(widths: list[int], columns: Sequence[Column], width: int) -> None:
 def _line(row: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
     padded = []
     for cell, column, room in zip(row, columns, widths, strict=True):
-        fitted = escape.text(cell, room)
+        fitted = escape.both_ends(cell, room) if column.differs == "end" else escape.text(cell, room)
         blanks = " " * (room - escape.width(fitted))
         padded.append(blanks + fitted if column.align == "right" else fitted + blanks)
     return _GAP.join(padded).rstrip(" ")

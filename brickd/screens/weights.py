@@ -14,7 +14,7 @@ from brickd.base import escape, units
 from brickd.screens import table as tables
 from brickd.screens import wording
 from brickd.screens.screen import Screen
-from brickd.screens.table import Column, Figure
+from brickd.screens.table import WORKER, Column, Figure
 
 if TYPE_CHECKING:
     from brickd.views.common import Document
@@ -124,7 +124,7 @@ _TENSOR = (
     Figure(Column("EXPERT", "right", spare=1), "expert", wording.identifier),
 )
 _ROWS_SHOWN = (
-    Figure(Column("WORKER"), "worker", str),
+    Figure(WORKER, "worker", str),
     *_TENSOR,
     Figure(Column("ERROR", "right"), "error", str),
     Figure(Column("CHECKSUM", spare=2), "checksum", wording.identifier),

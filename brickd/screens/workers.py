@@ -10,7 +10,7 @@ from typing import Any
 from brickd.base import units
 from brickd.screens import wording
 from brickd.screens.screen import Screen
-from brickd.screens.table import Column, EntryTable, Figure
+from brickd.screens.table import WORKER, Column, EntryTable, Figure
 
 
 def _share(of: dict[str, int] | None) -> str:
@@ -18,7 +18,7 @@ def _share(of: dict[str, int] | None) -> str:
 
 
 _FIGURES = (
-    Figure(Column("WORKER"), "name", str),
+    Figure(WORKER, "name", str),
     Figure(Column("PID", "right"), "pid", lambda pid: str(pid or "-")),
     Figure(Column("STATE"), "state", str),
     Figure(Column("AGE", "right", spare=2), "age_ns", units.duration),

@@ -233,7 +233,7 @@ def _panel(state: State, frame: Frame, document: Document, width: int, room: int
     notices = [line(escape.text(text, width), style) for text, style in note]
     left = None if room is None else max(0, room - 1 - len(head) - len(notices))
     of = block(state, "panel", content.rows, left)
-    bar = title(state, "panel", _panel_title(panel, state, frame), of.shown, width)
+    bar = title(state, "panel", _panel_title(panel, state, width), of.shown, width)
     shown = [bar, *notices, *head, *of.lines]
     return Block(shown if room is None else shown[: max(0, room)], of.shown)
 
@@ -276,9 +276,9 @@ def _age(kept: KeptAnswer, frame: Frame) -> str:
     return f"; the data is {units.duration((frame.newest - kept.received) * 1e9)} old"
 
 
-def _panel_title(panel: panels.Panel, state: State, frame: Frame) -> str:
+def _panel_title(panel: panels.Panel, state: State, width: int) -> str:
     names = state.picked if panel.name == "diff" else state.about
-    about = f" of {escape.text(', '.join(names))}" if names else ""
+    about = f" of {', '.join(escape.both_ends(each, width // 3) for each in names)}" if names else ""
     parts = [f"{panel.name.upper()}{about}"]
     if panel.sorts:
         parts.append(f"by {state.sort or panel.sorts[0]}{', reversed' if state.reverse else ''}")

@@ -25,7 +25,7 @@ from brickd.query.queries import (
 )
 from brickd.query.query import START, Query
 from brickd.screens.screen import Screen
-from brickd.screens.table import Column, Figure
+from brickd.screens.table import WORKER, Column, Figure
 from brickd.top.source import Request
 from brickd.top.state import ROWS_STEP, Selection, State
 
@@ -226,7 +226,7 @@ def _draw_hang(document: Document, screen: Screen, state: State) -> Content:
 
 
 _LEDGER = (
-    Figure(Column("WORKER"), "name", str),
+    Figure(WORKER, "name", str),
     Figure(Column("BEGUN", "right"), "begun", units.count),
     Figure(Column("SUMMARIZED", "right"), "summarized", units.count),
     Figure(Column("OPEN", "right", spare=2), "open", units.count),

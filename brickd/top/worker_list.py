@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from brickd.base import escape, units
 from brickd.screens import table, wording
-from brickd.screens.table import Column, Figure
+from brickd.screens.table import WORKER, Column, Figure
 from brickd.top.sparkline import trend
 from brickd.top.state import DAY, State
 
@@ -25,7 +25,7 @@ _TREND, _LEAST = 30, 8  # the cells of a rate on a wide and on a narrow screen
 _NARROWEST = 40  # below this width, there is no room for rates
 
 _FIGURES = (
-    Figure(Column("WORKER"), "name", str),
+    Figure(WORKER, "name", str),
     Figure(Column("STATE"), "state", str),
     Figure(Column("CPU", "right", spare=3), "cpu_percent", units.percent),
     Figure(Column("RSS", "right", spare=4), "rss_bytes", units.size),

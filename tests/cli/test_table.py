@@ -17,7 +17,9 @@ NUMBERS = st.one_of(st.integers(-(10**30), 10**30), st.floats())
 
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[list[Column], list[list[str]]]:
-    column = st.builds(Column, CELLS, st.sampled_from(["left", "right"]), st.integers(0, 3))
+    column = st.builds(
+        Column, CELLS, st.sampled_from(["left", "right"]), st.integers(0, 3), st.sampled_from(["begin", "end"])
+    )
     columns = draw(st.lists(column, min_size=1, max_size=6))
     row = st.lists(CELLS, min_size=len(columns), max_size=len(columns))
     return columns, draw(st.lists(row, max_size=5))
@@ -52,6 +54,15 @@ def test_the_widest_text_is_shortened_and_numbers_stay_whole() -> None:
     assert table.lines(columns, rows, 30) == [
         "WORKER  BRICK            TOTAL",
         "api/0   moe_gemm_g…  1,234,567",
+    ]
+
+
+def test_a_worker_keeps_its_number_if_its_name_is_cut() -> None:
+    names = [f"{'model-server-of-a-long-name'}/{number}" for number in (7, 12)]
+    assert table.lines([table.WORKER, Column("BRICK")], [[each, "gemm"] for each in names], 20) == [
+        "WORKER         BRICK",
+        "model-…name/7  gemm",
+        "model-…ame/12  gemm",
     ]
 
 

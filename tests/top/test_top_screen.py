@@ -426,3 +426,15 @@ def test_workers_are_sorted_by_a_figure_the_largest_first(worker: Start) -> None
 
 def test_no_line_takes_a_control_character_to_the_terminal() -> None:
     assert lines.text(lines.line("a\x1b[2J")) == "a\\x1b[2J"
+
+
+def test_workers_with_long_names_can_be_told_apart(worker: Start) -> None:
+    for number in (7, 12):
+        started(worker, BRICKD_SERVICE="model-server-" * 8, BRICKD_WORKER=str(number))
+    for size in (Cells(80, 24), Cells(40, 24), Cells(200, 50)):
+        service, *workers = [line.split()[0] for line in Top(size=size).lines if " live" in line]
+        assert "…" in service
+        assert sorted(name.rpartition("/")[2] for name in workers) == ["12", "7"]
+    (title,) = [line for line in Top().press("tab", "down", "enter", "7") if "LEDGER" in line]
+    assert title.startswith("> LEDGER of model-server")
+    assert title.endswith(("/7", "/12"))
