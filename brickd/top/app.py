@@ -128,8 +128,11 @@ class TopApp(App[None]):
         self._draw(event.size)
 
     def on_top_app_framed(self, message: Framed) -> None:
-        """Draw a frame. A paused screen takes only what it asked for."""
+        """Draw a frame. A paused screen takes only what it lacks: an answer may arrive after the pause began."""
         message.stop()
+        has_all = self.frame is not None and self.frame.state.asks_like(self.state)
+        if self.state.paused and not message.frame.state.paused and has_all:
+            return
         self.frame, self._late = message.frame, 0.0
         self._draw()
 

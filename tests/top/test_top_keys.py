@@ -202,6 +202,8 @@ async def pauses(top: Pressed, key: str) -> None:
     await top.press(key)
     await top.until(lambda: "PAUSED" in top.screen[0])
     screen, frame = top.screen, top.app.frame
+    assert frame is not None
+    top.app.post_message(top.app.Framed(frame._replace(newest=0.0)))  # an answer that was on its way
     top.first.go()
     top.first.paused()
     await top.until(lambda: counted() == before + 10)
