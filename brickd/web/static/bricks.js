@@ -3,7 +3,7 @@
 // Owns: its columns, the choices over, by and find. Must not know: how documents are asked.
 
 import { element, replace } from "./dom.js";
-import { count, duration, many, percent } from "./figures.js";
+import { atMost, count, duration, many, percent } from "./figures.js";
 import { chosen } from "./place.js";
 import { choice, finding, search } from "./choices.js";
 import { Table } from "./table.js";
@@ -65,13 +65,10 @@ function columns(by) {
     { title: "Count", number: true, text: (row) => count(row.count), value: (row) => row.count },
     { title: "Self time", number: true, text: (row) => duration(row.self_ns), value: (row) => row.self_ns },
     { title: "Share", number: true, text: (row) => percent(row.share_percent), value: (row) => row.share_percent },
-    { title: "Mean", number: true, text: (row) => bound(row) + duration(row.mean_ns), value: (row) => row.mean_ns },
-    { title: "Median", number: true, text: (row) => bound(row) + duration(row.p50_ns), value: (row) => row.p50_ns },
-    { title: "p99", number: true, text: (row) => bound(row) + duration(row.p99_ns), value: (row) => row.p99_ns },
+    { title: "Mean", number: true, text: (row) => atMost(row.mean_ns, row.bounded), value: (row) => row.mean_ns },
+    { title: "Median", number: true, text: (row) => atMost(row.p50_ns, row.bounded), value: (row) => row.p50_ns },
+    { title: "p99", number: true, text: (row) => atMost(row.p99_ns, row.bounded), value: (row) => row.p99_ns },
     { title: "Worst worker", text: (row) => row.worst_worker ?? "-", value: (row) => row.worst_worker },
     { title: "Spread", number: true, text: (row) => (Number.isFinite(row.spread) ? `${row.spread.toFixed(2)}x` : "-"), value: (row) => row.spread },
   ];
 }
-
-/** A bound is never shown as a measurement. */
-const bound = (row) => (row.bounded ? "≤ " : "");

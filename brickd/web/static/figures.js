@@ -11,6 +11,9 @@ const BYTES = ["B", "K", "M", "G", "T", "P", "E"].map((name, power) => [1024n **
 /** Return nanoseconds as text, such as "3.1 ms". */
 export const duration = (ns) => scaled(ns, NS, 100n);
 
+/** Return nanoseconds as text. A bound is never shown as a measurement. */
+export const atMost = (ns, isBound) => `${isBound ? "≤ " : ""}${duration(ns)}`;
+
 /** Return a count as text, such as "1,234" or "1.2M". */
 export const count = (n) => scaled(n, COUNTS, 100n);
 

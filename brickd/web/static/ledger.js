@@ -4,8 +4,8 @@
 // reader can check it.
 
 import { element, replace } from "./dom.js";
-import { count } from "./figures.js";
 import { Table } from "./table.js";
+import { LOST, NAME, PROBLEM, STATE, spansColumn } from "./worker_columns.js";
 
 const PARTS = ["summarized", "rejected", "open", "abandoned", "unpublished"];
 
@@ -23,6 +23,11 @@ export const ledger = {
     replace(room, sum, records.element, each.element);
     return {
       show({ status }) {
+        records.element.hidden = each.element.hidden = status.ledger === null;
+        if (status.ledger === null) {
+          replace(sum, element("h2", { id: "sum-title" }, "Spans"), element("p", { class: "unknown" }, NOT_KEPT));
+          return;
+        }
         const { spans, lost } = status.ledger;
         replace(sum, element("h2", { id: "sum-title" }, "Spans"),
           element("p", {}, `${exact(spans.begun)} begun = ${PARTS.map((part) => `${exact(spans[part])} ${part}`).join(" + ")}`),
@@ -37,6 +42,10 @@ export const ledger = {
   },
 };
 
+const NOT_KEPT = "The daemon does not keep the ledger of a past time: choose now.";
+
+const titled = (word) => word[0].toUpperCase() + word.slice(1);
+
 const exact = (n) => n.toLocaleString("en-US");
 
 const RECORDS = [
@@ -48,15 +57,4 @@ const RECORDS = [
   { title: "Removed", number: true, text: (row) => exact(row.removed) },
 ];
 
-const spansOf = (part) => ({
-  title: part, number: true, text: (row) => count(row.ledger.spans[part]), value: (row) => row.ledger.spans[part],
-});
-
-const COLUMNS = [
-  { title: "Worker", text: (row) => row.name, value: (row) => row.name },
-  { title: "State", text: (row) => row.state, value: (row) => row.state },
-  spansOf("begun"),
-  ...PARTS.map(spansOf),
-  { title: "lost", number: true, text: (row) => count(row.lost), value: (row) => row.lost },
-  { title: "Problem", text: (row) => row.problem ?? "-" },
-];
+const COLUMNS = [NAME, STATE, spansColumn("Begun", "begun"), ...PARTS.map((part) => spansColumn(titled(part), part)), LOST, PROBLEM];

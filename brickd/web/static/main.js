@@ -21,6 +21,7 @@ import { workers } from "./workers.js";
 const VIEWS = [overview, workers, bricks, latency, tree, numerics, hang, ledger];
 const EVERY = 2; // seconds between two documents of the stream
 const AGAIN = 2000; // milliseconds before a stream that ended is opened again
+const PASSING = new Set(["unreachable", "busy", "no_daemon"]); // errors after which the same request may succeed
 const STEP = 60; // seconds by which the keys move the time
 
 /** The page. Views get it to read `place` and to call `go`. */
@@ -38,6 +39,7 @@ class Page {
     this.main = document.getElementById("main");
     this.line = document.getElementById("line");
     this.notice = document.getElementById("notice");
+    this.words = document.getElementById("words");
     this.time = document.getElementById("time");
     this.names = document.getElementById("names");
     this.tabs = VIEWS.map((view, n) => element("a", { title: `key ${n + 1}` }, view.title));
@@ -87,7 +89,8 @@ class Page {
     this._asking?.abort();
     this._asking = new AbortController();
     const view = VIEWS.find((each) => each.name === place.view) ?? overview;
-    if (this.mounted?.view !== view) {
+    if (place.at !== this.place.at) this.documents = {}; // nothing of one time is shown as if it were of another
+    if (this.mounted?.view !== view || !this.documents.status) {
       this.documents = this.documents.status ? { status: this.documents.status } : {};
       replace(this.main);
       this.mounted = { view, shown: view.mount(this.main, this) };
@@ -117,7 +120,8 @@ class Page {
       } catch (error) {
         if (signal.aborted) return;
         this._say(error);
-        if (error.kind === "no_token") return;
+        this.main.setAttribute("aria-busy", "false");
+        if (error.kind === "no_token" || (place.at !== null && !PASSING.has(error.kind))) return;
       }
       await new Promise((resolve) => setTimeout(resolve, AGAIN));
     }
@@ -127,7 +131,7 @@ class Page {
   async _servicesOf({ at, names }, signal) {
     if (at === null || !names.length) return names;
     const known = (name) => (worker) => worker.name === name || worker.service === name;
-    let { workers = [] } = this.documents.status ?? {};
+    let workers = this.documents.status?.workers ?? [];
     const all = names.every((name) => workers.some(known(name)));
     if (!all) ({ workers } = await this.source.get("status", { name: names }, signal));
     return [...new Set(names.flatMap((name) => workers.filter(known(name)).map((worker) => worker.service)))];
@@ -191,7 +195,7 @@ class Page {
     replace(this.names, place.names.map((name) => element("a", {
       href: this.link({ names: place.names.filter((each) => each !== name) }), title: "show all workers again",
     }, name, " ×")));
-    if (status) this._health(status);
+    this._health(status);
   }
 
   _timeText(status) {
@@ -207,9 +211,11 @@ class Page {
   }
 
   _health(status) {
-    const [colour, text] = health(status);
+    const [colour, text] = status ? health(status) : ["", ""];
     setText(this.line, text);
     this.line.className = colour;
+    setText(this.words, status?.words?.join("; ") ?? "");
+    this.words.hidden = !status?.words?.length;
   }
 
   _key(event) {
@@ -227,12 +233,13 @@ class Page {
 
 /** Return the colour and the text of the verdict on a status. Where nothing was compared, it is never "no problem". */
 export function health(status) {
+  if (status.problems === null) return ["unknown", "the problems of this time are not known"];
   if (!status.workers.length) return ["unknown", "no workers"];
-  if (status.problems === null) return ["unknown", "problems of this time are not known"];
   const unproven = (status.evidence ?? []).filter((each) => each.verdict === "unproven" && each.recorded).length;
   const silenced = status.silenced.length ? `, ${many(status.silenced.length, "silenced problem")}` : "";
   if (status.problems.length) return ["bad", `${many(status.problems.length, "problem")}${silenced}`];
   if (unproven) return ["unknown", `no problem, ${unproven} unproven${silenced}`];
+  if (status.evidence === null) return ["unknown", `no problem; what was compared then is not kept${silenced}`];
   return ["good", `no problem${silenced}`];
 }
 

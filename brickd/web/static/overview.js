@@ -5,10 +5,12 @@
 
 import { element, replace } from "./dom.js";
 import { EVIDENCE, evidenceKey } from "./evidence.js";
-import { count, duration, many, percent } from "./figures.js";
+import { atMost, duration, many, percent } from "./figures.js";
 import { Table } from "./table.js";
+import { CPU, LOST, NAME, OPEN_NOW, PID, SPANS, STATE, markOf } from "./worker_columns.js";
 
 const MOST_BRICKS = 10;
+const NO_WORKERS = "No workers: no process of this user is recording (try: brickd demo).";
 
 export const overview = {
   name: "overview",
@@ -18,7 +20,7 @@ export const overview = {
     const problems = element("section", { "aria-labelledby": "problems-title" });
     const evidence = new Table("What was compared", EVIDENCE, { key: evidenceKey });
     const states = new Table("Workers", WORKERS, {
-      key: (row) => row.name, open: (row) => page.go({ view: "workers", names: [row.name] }), mark: (row) => markOf(row),
+      key: (row) => row.name, open: (row) => page.go({ view: "workers", names: [row.name] }), mark: markOf,
     });
     const largest = new Table("Bricks with the most self time", BRICKS, {
       key: (row) => row.name, open: (row) => page.go({ view: "latency", choices: { brick: row.name } }),
@@ -29,7 +31,8 @@ export const overview = {
         replace(problems, problemList(status));
         evidence.element.hidden = !status.evidence?.length;
         evidence.show(status.evidence ?? []);
-        states.show(status.workers);
+        states.show(status.workers ?? []);
+        states.entitle(status.workers === null ? "The workers of this time are not known" : "Workers");
         const whole = status.bricks.reduce((sum, brick) => sum + brick.self_ns, 0);
         largest.show(status.bricks.slice(0, MOST_BRICKS).map((brick) => ({ ...brick, share: share(brick, whole) })));
         const rest = status.bricks.length - MOST_BRICKS;
@@ -41,27 +44,15 @@ export const overview = {
 
 const share = (brick, whole) => (whole ? (100 * brick.self_ns) / whole : 0);
 
-const WORKERS = [
-  { title: "Worker", text: (row) => row.name, value: (row) => row.name },
-  { title: "State", text: (row) => row.state, value: (row) => row.state },
-  { title: "PID", number: true, text: (row) => String(row.pid ?? "-"), value: (row) => row.pid },
-  { title: "Spans", number: true, text: (row) => count(row.ledger.spans.summarized), value: (row) => row.ledger.spans.summarized },
-  { title: "Lost", number: true, text: (row) => count(row.lost), value: (row) => row.lost },
-  { title: "CPU", number: true, text: (row) => percent(row.cpu_percent), value: (row) => row.cpu_percent },
-  { title: "Open now", text: (row) => openNow(row) },
-];
-
-const openNow = ({ open }) => (open.length ? `${open[0].brick} ${duration(open[0].since_ns)}` : "-");
-
-const markOf = (worker) => (worker.problem || worker.state === "died" || worker.state === "quarantined" ? "marked" : "");
+const WORKERS = [NAME, STATE, PID, SPANS, LOST, CPU, OPEN_NOW];
 
 const BRICKS = [
   { title: "Brick", text: (row) => row.name, value: (row) => row.name },
   { title: "Category", text: (row) => row.category, value: (row) => row.category },
   { title: "Self time", number: true, text: (row) => duration(row.self_ns), value: (row) => row.self_ns },
   { title: "Share", number: true, text: (row) => percent(row.share), value: (row) => row.share },
-  { title: "Median", number: true, text: (row) => duration(row.p50_ns), value: (row) => row.p50_ns },
-  { title: "p99", number: true, text: (row) => duration(row.p99_ns), value: (row) => row.p99_ns },
+  { title: "Median", number: true, text: (row) => atMost(row.p50_ns, row.bounded), value: (row) => row.p50_ns },
+  { title: "p99", number: true, text: (row) => atMost(row.p99_ns, row.bounded), value: (row) => row.p99_ns },
   { title: "Worst worker", text: (row) => row.worst_worker ?? "-", value: (row) => row.worst_worker },
 ];
 
@@ -69,7 +60,7 @@ const BRICKS = [
 function problemList(status) {
   const title = element("h2", { id: "problems-title" }, "Problems");
   if (status.problems === null) return [title, element("p", { class: "unknown" }, "The problems of this time are not known.")];
-  if (!status.problems.length) return [title, element("p", {}, "No active problem."), silencedLine(status)];
+  if (!status.problems.length) return [title, element("p", {}, status.workers.length ? "No active problem." : NO_WORKERS), silencedLine(status)];
   return [title, element("ul", { class: "problems" }, status.problems.map(problemItem)), silencedLine(status)];
 }
 

@@ -5,12 +5,15 @@
 
 import { choice } from "./choices.js";
 import { element, replace, setText, short, visible } from "./dom.js";
-import { count, duration, many, percent, size } from "./figures.js";
+import { atMost, count, duration, many, percent } from "./figures.js";
 import { HeatCells, times } from "./heat_cells.js";
 import { HeatMap } from "./heat_map.js";
 import { chosen } from "./place.js";
 import { scaleOf } from "./scales.js";
 import { Table } from "./table.js";
+import {
+  CPU, LOST, MEMORY, NAME, OPEN_NOW, PENDING, PID, PROBLEM, SPANS, STATE, THREADS, markOf,
+} from "./worker_columns.js";
 
 const OVER = ["start", "60s", "10s"];
 const RELATIVE = "mean time, compared with the median";
@@ -44,8 +47,8 @@ export const workers = {
       show({ status, bricks }, { names, at, choices }) {
         over.show(choices.over);
         colour.show(choices.colour === "self" ? SELF : RELATIVE);
-        states.show(status.workers);
-        states.entitle(many(status.workers.length, "worker"));
+        states.show(status.workers ?? []);
+        states.entitle(status.workers === null ? "The workers of this time are not known" : many(status.workers.length, "worker"));
         const kind = choices.colour === "self" ? "self" : "relative";
         heat.show(at === null ? bricks : null, { names, kind });
       },
@@ -55,7 +58,7 @@ export const workers = {
 
 /** Return the services of the chosen workers: a worker is compared with its service. */
 export function servicesOf(names, status) {
-  const services = [...new Set(status.workers.map((worker) => worker.service))];
+  const services = [...new Set((status.workers ?? []).map((worker) => worker.service))];
   return names.length && services.length ? services : names;
 }
 
@@ -134,31 +137,12 @@ function legend(cells, kind) {
   return [element("span", {}, first), bar, element("span", {}, last), element("span", { class: "small" }, `middle: ${middle}`)];
 }
 
-const markOf = (worker) => (worker.problem || worker.state === "died" || worker.state === "quarantined" ? "marked" : "");
-
-const openNow = ({ open }) =>
-  open.map(({ brick, layer, since_ns: since }) => `${brick}${layer === null ? "" : ` layer ${layer}`} ${duration(since)}`).join(", ") || "-";
-
-const figure = (title, key, text) => ({ title, number: true, text: (row) => text(row[key]), value: (row) => row[key] });
-
-const COLUMNS = [
-  { title: "Worker", text: (row) => row.name, value: (row) => row.name },
-  { title: "State", text: (row) => row.state, value: (row) => row.state },
-  { title: "PID", number: true, text: (row) => String(row.pid ?? "-"), value: (row) => row.pid },
-  figure("Threads", "threads", count),
-  { title: "Spans", number: true, text: (row) => count(row.ledger.spans.summarized), value: (row) => row.ledger.spans.summarized },
-  figure("Lost", "lost", count),
-  figure("CPU", "cpu_percent", percent),
-  figure("Memory", "rss_bytes", size),
-  { title: "Open now", text: openNow },
-  figure("Pending", "pending", count),
-  { title: "Problem", text: (row) => row.problem ?? "-" },
-];
+const COLUMNS = [NAME, STATE, PID, THREADS, SPANS, LOST, CPU, MEMORY, OPEN_NOW, PENDING, PROBLEM];
 
 const CELL_COLUMNS = [
   { title: "Worker", text: ({ row }) => row.worker, value: ({ row }) => row.worker },
   { title: "Brick", text: ({ row }) => row.name, value: ({ row }) => row.name },
-  { title: "Mean", number: true, text: ({ row }) => `${row.bounded ? "≤ " : ""}${duration(row.mean_ns)}`, value: ({ row }) => row.mean_ns },
+  { title: "Mean", number: true, text: ({ row }) => atMost(row.mean_ns, row.bounded), value: ({ row }) => row.mean_ns },
   { title: "Of the median", number: true, text: ({ relative }) => (relative === null ? "-" : times(relative)), value: ({ relative }) => relative },
   { title: "Count", number: true, text: ({ row }) => count(row.count), value: ({ row }) => row.count },
   { title: "Self time", number: true, text: ({ row }) => duration(row.self_ns), value: ({ row }) => row.self_ns },
