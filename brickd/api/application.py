@@ -77,6 +77,7 @@ class Application:
         self._served, self._page = served, page
         self._threads = ThreadPoolExecutor(limits.threads, "brickd-api")
         self._streams = event_stream.Streams(limits)
+        self._statuses = event_stream.SharedDocuments()
         self._endpoints = [
             Endpoint("GET", "", NoParameters, self._index, "The daemon, and all paths of the API."),
             *map(self._verb, (name for name, verb in VERBS.items() if verb.query and verb.served)),
@@ -183,8 +184,11 @@ class Application:
     async def _status_stream(self, query: StreamQuery) -> Response:
         asked = StatusQuery(query.names, query.over, query.active_for)
 
-        async def document() -> bytes:
+        async def build() -> bytes:
             return await self._in_thread(lambda: _with_words(status.answer(self._served, asked)))
+
+        async def document() -> bytes:
+            return await self._statuses.get(asked, event_stream.shared_age(query.seconds), build)
 
         await document()  # a query that has no answer is refused before the stream begins
         return event_stream.EventStream(

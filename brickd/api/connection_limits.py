@@ -70,7 +70,7 @@ class Limits:
     @classmethod
     def of_port(cls, clients: int) -> Self:
         """Return the limits of a TCP port, where all clients may only read. Streams take at most half of the places."""
-        return cls(connections=clients, keeps_half=False, streams=clients // 2, threads=1, backlog=8)
+        return cls(connections=clients, keeps_half=False, streams=clients // 2, threads=1)
 
     def for_role(self, most: int, role: Role) -> int:
         """Return how many of `most` places clients with this role may take."""

@@ -1,16 +1,18 @@
 """Streams of events, in the format `text/event-stream`.
 
-Owns: when each event is sent, how slow readers are treated, the number of readers. Must not know: the documents,
-sockets. Invariants: A slow reader does not delay other readers and uses no memory. It misses events instead, and is
-told how many. After a request to end, a stream ends by itself. If a stream fails, its last event is the error.
+Owns: when each event is sent, how slow readers are treated, the number of readers, which documents readers share. Must
+not know: the documents, sockets. Invariants: A slow reader does not delay other readers and uses no memory. It misses
+events instead, and is told how many. After a request to end, a stream ends by itself. If a stream fails, its last event
+is the error.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Hashable
 from http import HTTPStatus
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
@@ -25,6 +27,9 @@ from brickd.model.event_log import Log, since
 from brickd.recording.session import Recorder
 
 _PROGRESS_SECONDS = 1.0
+_SHARED_SECONDS = 0.5  # a document for several streams is at most this old
+
+Build = Callable[[], Coroutine[Any, Any, bytes]]
 
 
 class Reader:
@@ -79,6 +84,30 @@ class Streams:
             reader.end()
 
 
+class SharedDocuments:
+    """The newest document for each question, so that streams with the same question share the work."""
+
+    def __init__(self) -> None:
+        self._newest: dict[Hashable, tuple[float, asyncio.Future[bytes]]] = {}
+
+    async def get(self, question: Hashable, age_seconds: float, build: Build) -> bytes:
+        """Return a document that was begun at most `age_seconds` ago, or the next one."""
+        now = asyncio.get_running_loop().time()
+        found = self._newest.get(question)
+        if found is None or now - found[0] > age_seconds:
+            self._newest = {key: each for key, each in self._newest.items() if now - each[0] <= _SHARED_SECONDS}
+            building = asyncio.ensure_future(build())
+            building.add_done_callback(_retrieve)
+            found = self._newest[question] = now, building
+        return await asyncio.shield(found[1])  # a reader that leaves does not end the work for the others
+
+
+def _retrieve(building: asyncio.Future[bytes]) -> None:
+    """Take the error of a document whose readers have all left, because asyncio would print it."""
+    if not building.cancelled():
+        building.exception()
+
+
 class EventStream(StreamingResponse):
     """A reply that continues until its reader disconnects or the stream is ended."""
 
@@ -103,6 +132,11 @@ class EventStream(StreamingResponse):
             async for part in parts:
                 await in_pieces(send, part, more=True)
         await in_pieces(send, b"", more=False)
+
+
+def shared_age(seconds: float) -> float:
+    """Return how old a document of a stream with this interval may be, so that its next document is another one."""
+    return min(seconds / 2, _SHARED_SECONDS)
 
 
 async def events(reader: Reader, log: Log, begin: int | float) -> AsyncGenerator[bytes]:

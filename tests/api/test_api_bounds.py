@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -255,3 +256,53 @@ def test_a_client_that_continues_after_its_refusal_gets_one_reply(path: Path) ->
         reported = rest(client)
     assert reported.count(b"HTTP/1.1 ") == 1
     assert answer(reported).headers["connection"] == "close"
+
+
+def test_streams_with_the_same_question_share_a_document_while_it_is_new() -> None:
+    built: list[str] = []
+
+    async def run() -> None:
+        shared, go = event_stream.SharedDocuments(), asyncio.Event()
+
+        def build(name: str) -> Callable[[], Awaitable[bytes]]:
+            async def document() -> bytes:
+                built.append(name)
+                await go.wait()
+                return name.encode()
+
+            return document
+
+        first = [asyncio.ensure_future(shared.get("a", 60, build("first"))) for _ in range(3)]
+        other = asyncio.ensure_future(shared.get("b", 60, build("other")))
+        await asyncio.sleep(0)
+        first[0].cancel()  # a reader leaves
+        go.set()
+        assert await asyncio.gather(*first[1:], other) == [b"first", b"first", b"other"]
+        assert await shared.get("a", 60, build("unused")) == b"first"
+        assert await shared.get("a", -1, build("second")) == b"second"
+
+    asyncio.run(run())
+    assert built == ["first", "other", "second"]
+
+
+def test_an_error_reaches_each_reader_and_is_forgotten_later(capfd: pytest.CaptureFixture[str]) -> None:
+    async def fails() -> bytes:
+        raise NoSuchWorker("gone")
+
+    async def run() -> None:
+        shared = event_stream.SharedDocuments()
+        for _ in range(2):
+            with pytest.raises(NoSuchWorker):
+                await shared.get("a", 60, fails)
+        left = asyncio.ensure_future(shared.get("b", 60, fails))
+        await asyncio.sleep(0)
+        left.cancel()
+        del shared, left
+
+    asyncio.run(run())
+    gc.collect()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_shared_document_is_older_than_no_interval() -> None:
+    assert [event_stream.shared_age(each) for each in (0.1, 0.5, 1, 2, 3600)] == [0.05, 0.25, 0.5, 0.5, 0.5]
