@@ -35,6 +35,8 @@ from test_recording_hostile import ANYTHING, places
 from verbs import brickd, document
 
 from brickd.analysis.numerics.online_state import Case, Compared, DivergentSite, Doubt, Latest, ServiceSite, SiteCounts
+from brickd.analysis.problem import Problem
+from brickd.analysis.problem_book import Entry
 from brickd.base.paths import runtime
 from brickd.base.state_file import framed
 from brickd.base.units import SECOND
@@ -45,6 +47,7 @@ from brickd.model.deferred import Deferred
 from brickd.model.deferred_overlay import laid_over, overlay
 from brickd.model.retained_workers import Cursor, RetainedTotals, RetainedWorker
 from brickd.model.worker_survey import survey
+from brickd.model.workers import Worker
 from brickd.query.orders import Forgetting, Wish
 from brickd.query.queries import (
     BricksQuery,
@@ -59,6 +62,7 @@ from brickd.query.queries import (
 )
 from brickd.shm import _reader
 from brickd.shm.clock import Now
+from brickd.shm.ledger import ledger_of
 from brickd.shm.removed_workers import RemovedWorker
 from brickd.shm.removed_workers import WorkerCounts as Counted
 from brickd.shm.segment_copy import Reading
@@ -67,6 +71,7 @@ from brickd.state.daemon_state import Memory
 from brickd.state.runtime_dir import Home
 from brickd.views import bricks, coverage, diff, inspect, source, status, tree, weights, workers
 from brickd.views.common import Answer
+from brickd.views.past_status import of_past
 
 PROGRAM = """
 with brick.layer(3), brick.span("norm", category="norm"), brick.span("within", elements=5): pass
@@ -79,6 +84,7 @@ pause()
 SMALL = {"LANES": "2", "NAMES": "64", "PATHS": "64", "EVENTS": "64", "SITES": "64"}
 ODD, SOUND, THIRD, GONE = "0d" * 16, "1e" * 16, "2f" * 16, "3a" * 16
 PLACE = ServiceSite("api", "mlp", 2)
+LOOKED_NS = 1_700_000_000 * SECOND
 
 
 @dataclass
@@ -141,6 +147,9 @@ def made(dead: Dead) -> Memory:
     memory.sources.take(SOUND, [*all_pieces(b"another", hash_=known)[:1], end(known, 0, 0, 7)])
     memory.sources.take(ODD, all_pieces(b"whole"))
     memory.sources.take(SOUND, all_pieces(b"other", hash_=fnv1a(b"whole")))
+    worker, problem = Worker("api/1", dead.reading, ledger_of(dead.reading)), Problem("off", "api", ("api/1",), "", "")
+    for at_ns, shown in ((LOOKED_NS, [Entry(problem, 1, 2)]), (LOOKED_NS + SECOND, [])):
+        memory.history = memory.history.updated([worker], shown, at_ns, continues=True)
     return memory
 
 
@@ -156,6 +165,7 @@ def written(value: Any) -> bytes:
 def answers(world: SharedMemory | Daemon) -> Iterator[Callable[[], Answer]]:
     """Yield the answer of every view that depends on a checkpoint."""
     yield lambda: status.answer(world, StatusQuery())
+    yield lambda: Answer(*of_past(world, LOOKED_NS, (), ()))
     yield lambda: workers.answer(world, WorkersQuery())
     yield lambda: bricks.answer(world, BricksQuery(by="layer"))
     yield lambda: tree.answer(world, TreeQuery(layers=True))
@@ -222,6 +232,7 @@ def at_site(slots: str, site: int) -> str:
 KNOWN, READING, FINDING = ("known", "*"), ("gone", "*", 1), ("compared", "findings", 0)
 DEFERRED, STREAM, BATCH = (*KNOWN, 4), (*KNOWN, 4, "streams", 0), (*KNOWN, 4, "batches", 0)
 MAKING, CASE = ("sources", "making", "*"), (*FINDING, 6)
+SPELL = ("history", "workers", 1, 0)
 NO_COUNT: tuple[Any, ...] = (None, True, -1, 2**64, 10**400, 1.5, float("nan"), float("inf"), "7", [])
 NO_TEXT: tuple[Any, ...] = (None, 7, [], "\ud800")
 NO_FLAG: tuple[Any, ...] = (None, 0, 1, "true")
@@ -236,6 +247,22 @@ WRONG: dict[tuple[Any, ...], tuple[Any, ...]] = {
     ("wishes", "api", 1): NO_FLAG,
     ("wishes", "api", 2): (*NO_TEXT, "2/3", "1/0"),
     ("wishes", "api", 3): (7, [7], 65 * ["x"]),
+    ("history",): NO_LIST,
+    ("history", "periods"): (*NO_LIST, [[1]], 65 * [[1, 1]]),
+    ("history", "periods", 0, 0): NO_COUNT,
+    ("history", "workers", 0): NO_COUNT,
+    ("history", "workers", 1): (*NO_LIST, [[1]], lambda spells: 2_049 * spells),
+    (*SPELL, 0): NO_COUNT,
+    (*SPELL, 2, 0): NO_TEXT,
+    (*SPELL, 2, 1): NO_TEXT,
+    (*SPELL, 2, 2): NO_TEXT,
+    (*SPELL, 2, 3): (*NO_TEXT, "asleep"),
+    (*SPELL, 2, 4): (*NO_COUNT, 0),
+    (*SPELL, 2, 5): NO_COUNT[1:],
+    (*SPELL, 2, 6): NO_COUNT,
+    ("history", "problems", 1, 0, 1): NO_COUNT[1:],
+    ("history", "problems", 1, 0, 2): (*NO_LIST, []),
+    ("history", "problems", 1, 0, 2, 0): (*NO_TEXT, "asleep"),
     ("known",): NO_LIST,
     KNOWN: (*NO_LIST, []),
     (*KNOWN, 0): NO_TEXT,
