@@ -209,7 +209,8 @@ def test_problems_of_brickd_itself_are_not_recorded(prefix: str) -> None:
     kinds: tuple[Kind, ...] = ("off", "lost", "unread", "quarantined", "daemon", "uncounted", "nan")
     with flying(SHORT) as daemon:
         take(daemon, *kinds)
-        assert "(nan in api)" in event(daemon, "flight_recorded").text
+        text = event(daemon, "flight_recorded").text
+        assert (text.split()[1], "meanwhile" in text) == ("(nan", False)
     assert len(names()) == 1
 
 
@@ -245,8 +246,9 @@ def test_a_recording_ends_when_its_file_is_full(worker: Start, prefix: str) -> N
     assert "; the recording ended early, because its file cannot take more data" in text
     (name,) = names()
     assert (folder() / name).stat().st_size <= 1 << 16
-    file = document("status", str(folder() / name))["recording"]["files"][0]
-    assert (file["ended"], file["records"] > 0) == ("full", True)
+    found = document("status", str(folder() / name))["recording"]
+    assert (found["files"][0]["ended"], found["files"][0]["records"] > 0) == ("full", True)
+    assert found["redacted"]
 
 
 def test_a_directory_that_cannot_be_written_is_reported(
@@ -367,6 +369,16 @@ def test_a_recording_that_cannot_be_removed_stops_the_recorder(four: list[Path])
         with pytest.raises(BrickdError, match=r"000.brick: cannot be removed: Directory not empty"):
             FlightShelf(folder()).keep(3, 1 << 30)
     assert len(names()) == 4
+
+
+def test_a_recording_begins_only_if_it_fits_into_the_size_of_all(four: list[Path]) -> None:
+    for path in four[1:]:
+        path.unlink()
+    with flying(SHORT._replace(bytes_max=2 * ((1 << 20) - 1))) as daemon:  # half of it is less than the file has
+        take(daemon, "nan")
+        event(daemon, "flight_recorded")
+        assert str(four[0]) in event(daemon, "recording_removed").text
+    assert len(names()) == 1
 
 
 @pytest.mark.ci
