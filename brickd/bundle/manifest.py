@@ -28,7 +28,7 @@ TOTAL_BYTES_MAX = 1 << 30
 
 # What the redaction of a bundle removes, and what it keeps; also in docs/security.md.
 REMOVED = (
-    "the name of the host and its domain",
+    "the name of the host and its domain, and other hosts in http and https addresses",
     "the names of users with an account for people, of the user who made the bundle, and of owners of segments",
     "the paths of home folders",
     "the values of environment variables; a path in a variable of brickd is replaced by the name of the variable",

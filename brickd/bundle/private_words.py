@@ -1,4 +1,4 @@
-"""The words that a redacted bundle does not contain: names of the host and of users, home folders, paths in variables.
+"""The words that a redacted bundle does not contain: names of hosts and users, home folders, paths in variables.
 
 Owns: which words these are, and what stands in their place. Must not know: documents, recordings. Invariants: A word is
 replaced wherever it stands alone, so equal words stay equal in all members. No name service is asked over the network,
@@ -27,6 +27,8 @@ _COMMON = frozenset(("", "root", "brickd", "nobody", "localhost", "(none)"))
 _NO_HOMES = frozenset(
     ("/", "/bin", "/dev", "/dev/null", "/dev/shm", "/nonexistent", "/run", "/sbin", "/tmp", "/usr", "/var")
 )
+# A host in an address such as that of --notify-url, unless it is this machine.
+_ANY_HOST = r"""(?:(?<=http://)|(?<=https://))(?!127\.0\.0\.1\b|localhost\b|\[::1\])(?:\[[^\]\s]*\]|[^\s/:"'`<>]+)"""
 _ANY_HOME = r"""/(?:home|Users|export/home|var/home)/[^/\s"'`:,;()\[\]]+"""
 _VARIABLE = "BRICKD_"
 _PREFIX = "BRICKD_SHM_PREFIX"  # stays readable, because the names of all segments begin with it
@@ -37,13 +39,14 @@ class PrivateWords:
     """Replaces private words in texts and documents."""
 
     def __init__(self, words: Mapping[str, str]) -> None:
-        """Replace each word (a key) by its value; also replace home folders of any user."""
+        """Replace each word (a key) by its value; also replace home folders of any user, and hosts in addresses."""
         self._words = dict(words)
         # The longest first, because a path may begin with a shorter one.
         ordered = sorted(words.items(), key=lambda each: -len(each[0]))
         self._by_word = {word.casefold(): by for word, by in ordered}
         alone = "|".join(rf"{_edge(word)}{re.escape(word)}(?![A-Za-z0-9])" for word, _ in ordered)
-        self._pattern = re.compile(f"(?P<home>{_ANY_HOME})" + (f"|{alone}" if alone else ""), re.IGNORECASE)
+        every = f"(?P<home>{_ANY_HOME})|(?P<host>{_ANY_HOST})" + (f"|{alone}" if alone else "")
+        self._pattern = re.compile(every, re.IGNORECASE)
 
     def text(self, of: str) -> str:
         """Return the text without private words.
@@ -60,7 +63,7 @@ class PrivateWords:
 
     def _other(self, found: re.Match[str]) -> str:
         word = found[0]
-        return self._by_word.get(word.casefold(), HOME if found["home"] else USER)
+        return self._by_word.get(word.casefold(), HOME if found["home"] else HOST if found["host"] else USER)
 
     def value(self, of: Any, verbatim: Set[str] = frozenset()) -> Any:
         """Return a document without private words.

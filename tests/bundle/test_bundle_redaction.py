@@ -131,6 +131,15 @@ def test_a_word_is_replaced_only_where_it_stands_alone() -> None:
     assert PrivateWords({}).text("/home/bob ann") == f"{HOME} ann"
 
 
+def test_hosts_in_addresses_are_replaced_unless_they_are_this_machine() -> None:
+    text = PrivateWords({"ann": USER}).text
+    assert text("http://alerts.corp.example:9, 'HTTPS://hooks.example/x'") == f"http://{HOST}:9, 'HTTPS://{HOST}/x'"
+    assert text("https://[2001:db8::1]:9/x http://ann/") == f"https://{HOST}:9/x http://{USER}/"
+    kept = "http://127.0.0.1:9230/ http://localhost:1 http://[::1]:9 hf://org/model unix:///run x.example"
+    assert text(kept) == kept
+    assert text("http://127.0.0.11 http://localhosts") == f"http://{HOST} http://{HOST}"
+
+
 def test_keys_of_a_schema_stay_and_names_in_keys_do_not() -> None:
     words = PrivateWords({"worker": USER})
     assert words.value({"worker": "worker/0", "outliers": {"worker/0": 1}}) == {
