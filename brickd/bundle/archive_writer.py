@@ -66,7 +66,7 @@ def archive(path: Path, made: int, *, force: bool) -> Iterator[ArchiveWriter]:
     """Write an archive; at the end, it gets its name. After an error or Ctrl-C, nothing is left."""
     require_free(path, force=force)
     try:
-        fd, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+        fd, draft = tempfile.mkstemp(dir=path.parent, prefix=".brickd-")
     except OSError as error:
         raise _failed(path, error) from None
     try:
