@@ -1,9 +1,9 @@
 """The archive of a bundle, read as hostile input.
 
 Owns: which archives are accepted, and the limits while an archive is read. Must not know: what members contain.
-Invariants: Nothing is written to a disk, and at most one member is in memory. Only regular members with plain names are
-accepted: no links, devices, folders, or extensions of the tar format. The decompressed bytes are counted, so an archive
-that grows without end is refused.
+Invariants: Nothing is written to a disk, and only one piece of a member is in memory. Only regular members with plain
+names are accepted: no links, devices, folders, or extensions of the tar format. The decompressed bytes are counted, so
+an archive that grows without end is refused.
 """
 
 from __future__ import annotations
@@ -63,6 +63,15 @@ class _Decompressed:
                 raise ArchiveError("is cut: the compressed data has no end")
         return b""
 
+    def member(self, name: str, length: int) -> Iterator[bytes]:
+        """Yield the content of a member in pieces, and skip the bytes that fill its last block."""
+        padding = -length % _BLOCK
+        while length > 0 and (piece := self._piece(min(length, _PIECE_BYTES))):
+            length -= len(piece)
+            yield piece
+        if length or len(self.read(padding)) < padding:
+            raise ArchiveError(f"is cut within the member {name}")
+
     def require_end(self) -> None:
         """Raise ArchiveError if other bytes follow the archive."""
         while piece := self.read(_PIECE_BYTES):
@@ -93,11 +102,13 @@ def opened(path: str) -> Iterator[IO[bytes]]:
         yield file
 
 
-def members(file: IO[bytes], most: int = TOTAL_BYTES_MAX) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and the content of each member; `most` limits the bytes of the file, and those of all members.
+def members(file: IO[bytes], most: int = TOTAL_BYTES_MAX) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """Yield the name of each member, and its content in pieces, which are read before the next member.
+
+    `most` limits the bytes of the file, and those of all members.
 
     Raises:
-        ArchiveError: the rest of the archive is not read.
+        ArchiveError: the rest of the archive is not read. The pieces of a member also raise it.
     """
     stream, names = _Decompressed(file, most), set[str]()
     length = os.fstat(file.fileno()).st_size
@@ -110,11 +121,10 @@ def members(file: IO[bytes], most: int = TOTAL_BYTES_MAX) -> Iterator[tuple[str,
         if len(names) == MEMBERS_MAX:
             raise ArchiveError(f"has more than {MEMBERS_MAX} members")
         names.add(name)
-        content = stream.read(length)
-        padding = stream.read(-length % _BLOCK)
-        if len(content) + len(padding) < length + -length % _BLOCK:
-            raise ArchiveError(f"is cut within the member {name}")
-        yield name, content
+        pieces = stream.member(name, length)
+        yield name, pieces
+        for _ in pieces:  # the rest, if the caller did not read all of them
+            pass
     stream.require_end()
 
 

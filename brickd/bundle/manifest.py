@@ -128,13 +128,20 @@ def decode(body: bytes) -> BundleManifest:
             build=optional(brickd["build"], text),
             daemon=_object(found["daemon"]),
             host=_object(found["host"]),
-            members=tuple(map(_member, listed(found["members"], MEMBERS_MAX))),
+            members=_members(found["members"]),
             missing=tuple(
                 MissingPart(text(each["name"]), text(each["reason"])) for each in listed(found["missing"], _TEXTS_MAX)
             ),
             removed=_texts(redaction["removed"]),
             kept=_texts(redaction["kept"]),
         )
+
+
+def _members(found: Any) -> tuple[BundleMember, ...]:
+    members = tuple(map(_member, listed(found, MEMBERS_MAX)))
+    names = [each.name for each in members]
+    require(len(set(names)) == len(names), "each member once", sorted(names))
+    return members
 
 
 def _member(found: dict[str, Any]) -> BundleMember:

@@ -25,6 +25,7 @@ from brickd.model.worker_names import as_argument
 from brickd.query.parameters import Duration
 
 _PATIENCE_SECONDS = 1.0
+_LINE_MAX = 1_000  # cells; a text in an archive of another person may have megabytes
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -174,4 +175,4 @@ def _many(members: Sequence[object]) -> str:
 
 
 def _escaped(lines: Iterable[str]) -> list[str]:
-    return [escape.text(line) for line in lines]
+    return [escape.text(line, _LINE_MAX) for line in lines]

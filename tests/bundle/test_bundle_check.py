@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import json
 import os
 import tarfile
 import tracemalloc
@@ -15,7 +16,7 @@ from bundles import archived, forged, head, manifest, valid
 from verbs import brickd, document
 
 from brickd.bundle import archive_reader
-from brickd.bundle.archive_check import check
+from brickd.bundle.archive_check import check, in_memory
 from brickd.bundle.archive_reader import ArchiveError
 from brickd.bundle.manifest import DOCUMENT_BYTES_MAX, MEMBERS_MAX, RECORDING_BYTES_MAX, TOTAL_BYTES_MAX
 
@@ -162,7 +163,39 @@ def test_a_bomb_is_refused_at_the_limit_and_takes_no_memory(file: Path) -> None:
     finally:
         tracemalloc.stop()
     with archive_reader.opened(str(file)) as opened:
-        assert dict(archive_reader.members(opened, 13 << 20)) == {"x.json": b"{}"}
+        assert {name: [*pieces] for name, pieces in archive_reader.members(opened, 13 << 20)} == {"x.json": [b"{}"]}
+
+
+def test_a_recording_of_zeros_takes_no_memory(file: Path) -> None:
+    zeros = bytes(1 << 16)
+    tracemalloc.start()
+    try:
+        with contextlib.closing(in_memory("x.brick", (zeros for _ in range(64)))) as recording:
+            assert (recording.size, recording.data(0)) == (64 << 16, 64 << 16)
+            assert recording.read(5, 3) == bytes(3)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 17
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_recording_in_memory_has_the_bytes_of_its_pieces() -> None:
+    pieces = [b"ab", bytes(4), b"\0c\0", bytes(3)]
+    with contextlib.closing(in_memory("x.brick", pieces)) as recording:
+        assert recording.read(0, 99) == b"".join(pieces)
+
+
+def test_a_member_that_is_not_read_is_skipped(file: Path) -> None:
+    forged(file, [(head("a.json", 700), bytes(700)), (head("b.json", 2), b"{}"), (head("c.json", 512), bytes(512))])
+    with archive_reader.opened(str(file)) as opened:
+        read = {name: next(pieces) for name, pieces in archive_reader.members(opened) if name == "b.json"}
+    assert read == {"b.json": b"{}"}
+
+
+def test_a_manifest_that_lists_a_member_twice_is_a_fault(file: Path) -> None:
+    listed = json.loads(manifest(MEMBERS))["members"]
+    archived(file, {"manifest.json": manifest(MEMBERS, members=[*listed, listed[0]]), **MEMBERS})
+    (fault,) = faults(file)
+    assert (fault.startswith("manifest.json: "), "expected each member once" in fault) == (True, True)
 
 
 @pytest.mark.nightly
@@ -275,6 +308,13 @@ def test_words_of_a_hostile_archive_are_escaped(file: Path) -> None:
     assert all(line.isprintable() for line in shown.stdout.splitlines())
     forged(file, [(head(hostile), b"")])
     assert all(line.isprintable() for line in brickd("bundle", "--check", str(file)).stdout.splitlines())
+
+
+def test_a_long_text_of_a_hostile_manifest_is_cut_on_the_screen(file: Path) -> None:
+    archived(file, {"manifest.json": manifest(MEMBERS, missing=[{"name": "x", "reason": "y" * 5000}]), **MEMBERS})
+    lines = brickd("bundle", "--check", str(file)).stdout.splitlines()
+    assert lines[-1] == f"missing: x: {'y' * 987}…"
+    assert document("bundle", "--check", str(file))["manifest"]["missing"] == [{"name": "x", "reason": "y" * 5000}]
 
 
 def test_check_takes_no_other_option() -> None:
