@@ -227,6 +227,14 @@ def test_an_existing_file_is_replaced_only_by_force(tmp_path: Path) -> None:
     assert (contents(path), os.listdir(tmp_path)) == ({"a.json": b"{}"}, ["b.tar.gz"])
 
 
+def test_an_archive_may_have_the_longest_name_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / ("é" * 124 + ".tar.gz")
+    assert len(os.fsencode(path.name)) == 255
+    with archive(path, 0, force=False) as file:
+        file.add("a.json", b"{}")
+    assert contents(path) == {"a.json": b"{}"}
+
+
 def test_a_file_that_comes_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "b.tar.gz"
     with pytest.raises(BrickdError, match="already exists"), archive(path, 0, force=False):
