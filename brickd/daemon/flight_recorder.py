@@ -9,6 +9,7 @@ redacted, because nobody chose what is in it, and because `brickd bundle` sends 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -78,7 +79,6 @@ class FlightRecorder:
         self._log_event, self._failed, self._limits = log_event, failed, limits
         self._rests_until_ns = 0
         self._new: SimpleQueue[Problem | None] = SimpleQueue()  # None: the daemon ends
-        self._ending = False
         self._thread = threading.Thread(target=self._run, name="brickd-flight")
 
     def start(self) -> None:
@@ -99,7 +99,7 @@ class FlightRecorder:
     # ---- the thread
 
     def _run(self) -> None:
-        while not self._ending and (problem := self._new.get()) is not None:
+        while (problem := self._new.get()) is not None:
             try:
                 self._record(problem)
             except BrickdError as error:
@@ -125,12 +125,10 @@ class FlightRecorder:
     def _others(self) -> list[Problem]:
         """Return the problems that began during the recording."""
         others = []
-        try:
+        with contextlib.suppress(Empty):
             while (problem := self._new.get_nowait()) is not None:
                 others.append(problem)
-            self._ending = True
-        except Empty:
-            pass
+            self._new.put(None)  # `_run` must see it
         return others
 
     # ---- events
@@ -146,7 +144,7 @@ class FlightRecorder:
 
     def _event(self, kind: str, problem: Problem, text: str, command: str) -> None:
         worker = problem.workers[0] if len(problem.workers) == 1 else None
-        self._log_event(kind, text, service=problem.service, worker=worker, command=command)
+        self._log_event(kind, text, service=problem.service, worker=worker, command=command, problem=problem.id)
 
 
 def _called(problem: Problem) -> str:

@@ -123,7 +123,7 @@ def test_a_new_problem_leads_to_a_recording_of_all_spans_until_it_ends(worker: S
     assert path.name.endswith(f"-{problem['id']}.brick")
     assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(folder().stat().st_mode)) == (0o600, 0o700)
     assert event["command"] == f"brickd spans {path}"
-    assert (event["service"], event["worker"]) == ("b", "b/0")
+    assert (event["service"], event["worker"], event["problem"]) == ("b", "b/0", problem["id"])
     assert event["text"].startswith(f"{problem['id']} (died in b): the spans of the next ")
     assert f" are in {path}, " in event["text"]
     assert event["text"].endswith("; the recording ended early, because a client ended it")
@@ -166,7 +166,7 @@ def test_problems_during_a_recording_and_soon_after_it_are_reported_and_not_reco
         missed = event(daemon, "flight_missed")
         reason = r"was not recorded: the flight recorder rests for another [45]\.\d min after its last recording"
         assert re.fullmatch(rf"{ids(daemon)[2]} \(died in c\) {reason}", missed.text)
-        assert missed.command is not None
+        assert (missed.command is not None, missed.problem) == (True, ids(daemon)[2])
     assert len(names()) == 1
 
 
@@ -264,6 +264,18 @@ def test_a_directory_that_cannot_be_written_is_reported(
         folder().unlink()
         take(daemon, "nan")
         event(daemon, "flight_recorded")
+
+
+def test_the_recorder_ends_with_the_daemon_even_during_a_recording(prefix: str) -> None:
+    with flying(LONG) as daemon:
+        take(daemon, "nan")
+        event(daemon, "recording_began")
+        flight = daemon._flight
+        assert flight is not None
+        flight._new.put(None)
+        end(daemon)
+        flight._thread.join(30)
+        assert not flight._thread.is_alive()
 
 
 def test_a_defect_of_the_recorder_is_reported_and_it_continues(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
