@@ -6,12 +6,10 @@ row. The counts and self times of all rows add up to the counts and self times o
 
 from __future__ import annotations
 
-import functools
 import struct
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import replace
-from itertools import groupby
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from brickd.model.day_slots import DaySlot, WorkerWork, as_workers
@@ -65,6 +63,16 @@ class HistoryOf(NamedTuple):
         return not self.names or service in self.names or worker in self.names
 
 
+@dataclass(slots=True)
+class _RowSums:
+    """The sums of one row: its number, its bricks or workers, and its time without content."""
+
+    number: int
+    fold: SummaryFold[str | None] = field(default_factory=SummaryFold)
+    whole: _reader.Fold = field(default_factory=_reader.Fold)
+    time: DaySlot | None = None
+
+
 class DayHistory:
     """The rows of a history.
 
@@ -77,16 +85,32 @@ class DayHistory:
         self._of, self._every_ns = of, every_ns
         self.bricks: set[str] = set()
         self.total: DaySlot | None = None
+        self._sums: _RowSums | None = None
 
     def rows(self, slots: Iterable[DaySlot]) -> Iterator[HistoryRow]:
-        """Yield the rows. Two slots are in the same row if the middle of each is in the same interval of `every_ns`."""
-        for _, group in groupby(slots, key=lambda each: (each.began_ns + each.ended_ns) // 2 // self._every_ns):
-            yield self._row(group)
+        """Yield the rows of slots, which must be in order."""
+        for each in slots:
+            yield from self.add(each)
+        yield from self.end()
 
-    def _row(self, slots: Iterable[DaySlot]) -> HistoryRow:
-        fold: SummaryFold[str | None] = SummaryFold()
-        whole = _reader.Fold()
-        time = functools.reduce(DaySlot.and_, (self._added(fold, whole, each) for each in slots))
+    def add(self, slot: DaySlot) -> Iterable[HistoryRow]:
+        """Add a slot; return the row before it, if the slot begins another row.
+
+        Two slots are in the same row if the middle of each is in the same interval of `every_ns`.
+        """
+        number = (slot.began_ns + slot.ended_ns) // 2 // self._every_ns
+        ended = self.end() if self._sums is not None and self._sums.number != number else ()
+        sums = self._sums = self._sums or _RowSums(number)
+        time = self._added(sums.fold, sums.whole, slot)
+        sums.time = time if sums.time is None else sums.time.and_(time)
+        return ended
+
+    def end(self) -> Iterable[HistoryRow]:
+        """Return the row to which slots were added, if there is one."""
+        sums, self._sums = self._sums, None
+        return () if sums is None or sums.time is None else (self._row(sums.fold, sums.whole, sums.time),)
+
+    def _row(self, fold: SummaryFold[str | None], whole: _reader.Fold, time: DaySlot) -> HistoryRow:
         self.total = time if self.total is None else self.total.and_(time)
         self.bricks |= {key for key in fold.keys if key is not None}
         number = fold.keys.index(self._of.brick) if self._of.brick in fold.keys else -1

@@ -26,11 +26,12 @@ from textual.widget import Widget
 from brickd.top import actions, lines
 from brickd.top.characters import is_ascii_only
 from brickd.top.draw import Cells, Drawn, draw
+from brickd.top.frame import Frame
 from brickd.top.keys import press
 from brickd.top.lines import Line
 from brickd.top.list_block import settled
 from brickd.top.panels import COLOURED, Look
-from brickd.top.poll import Frame, Poller
+from brickd.top.poll import Poller
 from brickd.top.state import State
 from brickd.top.terminal import Terminal
 

@@ -20,11 +20,11 @@ from brickd.screens.screen import Screen
 from brickd.top import lines as texts
 from brickd.top import panels
 from brickd.top.characters import in_ascii, key_name
+from brickd.top.frame import Frame, KeptAnswer
 from brickd.top.keys import help_lines
 from brickd.top.lines import Line, fitted, joined, line, painted, styled
 from brickd.top.list_block import Block, block, title
 from brickd.top.panels import COLOURED, Look
-from brickd.top.poll import Frame, KeptAnswer
 from brickd.top.state import ListName, OnScreen, ShownList, State
 from brickd.top.upper import upper
 

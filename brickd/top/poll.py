@@ -1,23 +1,24 @@
 """The thread that asks for the documents of the screen.
 
 Owns: when something is asked, which answers are kept. Must not know: textual, how a document is drawn. Invariants: One
-request at a time; a slow answer delays the next one and never queues it. No error ends the thread: the last documents
-stay, and the frame says what is wrong. Nothing grows: an answer replaces the one before it, and only the histories of
-workers on the screen are kept.
+request at a time; a slow answer delays the next one and never queues it. A new choice interrupts the reading of a
+recording. No error ends the thread: the last documents stay, and the frame says what is wrong. Nothing grows: an answer
+replaces the one before it, and only the histories of workers on the screen are kept.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from brickd.errors import BrickdError
 from brickd.query.queries import HistoryQuery, StatusQuery
 from brickd.top import panels
-from brickd.top.source import DocumentSource, Request
+from brickd.top.frame import Frame, KeptAnswer, unknown
+from brickd.top.source import DocumentSource, InterruptionError, Request
 from brickd.top.state import State
 
 Document = dict[str, Any]
@@ -26,56 +27,6 @@ _HISTORY_SECONDS = 10.0  # a slot of the last hour ends this often
 _RATES = 12  # the rates of a name: all of them fit on 80 columns
 _REST = 3  # between two frames, the thread rests this many times as long as the answers took
 _HISTORIES_PER_TICK = 2  # so that the histories of many workers never delay the totals by much
-
-
-class KeptAnswer(NamedTuple):
-    """The newest document of a request, and what happened to the request since then.
-
-    Attributes:
-        document: the newest document; None if there never was one.
-        words: the notes about it.
-        received: when it came, in seconds since 1970.
-        error: why the newest request failed; None if it did not.
-    """
-
-    document: Document | None = None
-    words: tuple[str, ...] = ()
-    received: float = 0.0
-    error: str | None = None
-
-
-# The keys of a status about one time.
-_OF_A_TIME = (
-    *("at", "workers", "problems", "silenced", "ledger", "removed", "numerics", "evidence", "diverged", "weights"),
-    *("stragglers", "waiting", "judged_age_ns", "alarms"),
-)
-
-
-def unknown(of: KeptAnswer) -> KeptAnswer:
-    """Return a status of which nothing is known about its workers and problems."""
-    return of._replace(document=None if of.document is None else {**of.document, **dict.fromkeys(_OF_A_TIME)}, words=())
-
-
-class Frame(NamedTuple):
-    """All that one screen shows.
-
-    Attributes:
-        state: the state for which the panel's document was asked.
-        status: the document of the header, the workers and the problems.
-        panel: the document of the open panel; None if it needs only the status.
-        histories: the rates, by the name of a worker or service.
-        newest: the time of the newest data, in seconds since 1970.
-        seconds: how long the answers took.
-        recorded: whether a recording is shown.
-    """
-
-    state: State
-    status: KeptAnswer = KeptAnswer()
-    panel: KeptAnswer = KeptAnswer()
-    histories: Mapping[str, Document] = {}
-    newest: float = 0.0
-    seconds: float = 0.0
-    recorded: bool = False
 
 
 class _History(NamedTuple):
@@ -111,28 +62,40 @@ class Asker:
             tick: whether new answers are wanted even if the choices are the same.
         """
         began = time.monotonic()
-        before, self._asked = self._asked, state
+        before, known = self._asked, (self._status, self._panel)
         if before is None or not before.asks_like(state) or (tick and not self._source.recorded):
-            self._ask_all(state, before, tick=tick)
+            try:
+                self._ask_all(state, before, tick=tick)
+            except InterruptionError:
+                self._status, self._panel = known  # an answer to some of the choices is no answer to them
+                raise
             self.seconds = time.monotonic() - began
+        self._asked = state
         self._histories = {name: found for name, found in self._histories.items() if name in trends}
         return self._frame(state)
 
     def more(self, state: State, trends: Sequence[str]) -> Frame | None:
-        """Ask for the histories that are oldest; return the frame with them, or None if all are new enough."""
+        """Ask for histories; return the frame with them, or None if all are new enough.
+
+        A recording is read once for all of them. A daemon is asked for the oldest ones.
+        """
         due = [name for name in trends if not self._is_current(name)]
         due.sort(key=lambda name: self._histories[name].asked if name in self._histories else 0.0)
-        # a recording is read as a whole for each of them, and a key waits for the end of this
-        for name in due[: 1 if self._source.recorded else _HISTORIES_PER_TICK]:
-            found = self._ask(partial(self._history, name, state), KeptAnswer())
-            self._histories[name] = _History(time.monotonic(), (state.cursor, state.rates_over), found.document)
+        query = HistoryQuery(over=state.rates_over, every=state.rates_over / _RATES)
+        found: dict[str, Document | None]
+        if self._source.recorded:
+            request = Request("histories", query.replaced(names=tuple(due)), state.cursor)
+            answer = self._ask(lambda: request, KeptAnswer()).document if due else None
+            found = dict.fromkeys(due) | ({} if answer is None else answer["histories"])
+        else:
+            query = query.replaced(at=state.cursor)
+            found = {name: self._history(query.replaced(names=(name,))) for name in due[:_HISTORIES_PER_TICK]}
+        period = (state.cursor, state.rates_over)
+        self._histories |= {name: _History(time.monotonic(), period, each) for name, each in found.items()}
         return self._frame(state) if due else None
 
-    def _history(self, name: str, state: State) -> Request:
-        query = HistoryQuery(names=(name,), over=state.rates_over, every=state.rates_over / _RATES)
-        if self._source.recorded:
-            return Request("history", query, state.cursor)
-        return Request("history", query.replaced(at=state.cursor))
+    def _history(self, query: HistoryQuery) -> Document | None:
+        return self._ask(lambda: Request("history", query), KeptAnswer()).document
 
     def _frame(self, state: State) -> Frame:
         return Frame(
@@ -148,6 +111,11 @@ class Asker:
             seconds=self.seconds,
             recorded=self._source.recorded,
         )
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether a recording is shown."""
+        return self._source.recorded
 
     def is_complete(self, trends: Sequence[str]) -> bool:
         """Whether another frame of the same state would show the same: of a recording of which everything is known."""
@@ -174,6 +142,8 @@ class Asker:
             if (made := request()) is None:
                 return KeptAnswer()
             found = self._source.answer(made)
+        except InterruptionError:
+            raise
         except (BrickdError, OSError) as error:
             return before._replace(error=str(error))
         except Exception as error:  # a defect, or an answer of another version: the screen goes on and says so
@@ -220,6 +190,7 @@ class Poller:
         self._began: float | None = None  # when the thread began to ask; None while it rests
         self._wanted = True  # whether an answer is wanted before the next tick
         self._lacks = False  # whether other histories are wanted
+        source.stops = lambda: self._wanted or self._ends
         self._thread = threading.Thread(target=self._run, name="brickd-top", daemon=True)
 
     def start(self) -> None:
@@ -266,14 +237,16 @@ class Poller:
                 state, trends = self._state, self._trends
                 self._began = time.monotonic()
             tick = not state.paused and time.monotonic() >= due
-            if wanted or tick:
-                self._send(self._asker.frame(state, trends, tick=tick))
-            if tick:
-                due = due_after(due, state.interval, self._asker.seconds, time.monotonic())
-            with self._changed:
-                trends = self._trends  # those of the frame that was sent, if it was drawn already
-            if not self._wanted:
-                self._send(self._asker.more(state, trends))
+            with contextlib.suppress(InterruptionError):  # the next turn asks for what is wanted instead
+                if wanted or tick:
+                    self._send(self._asker.frame(state, trends, tick=tick))
+                if tick:
+                    due = due_after(due, state.interval, self._asker.seconds, time.monotonic())
+                with self._changed:
+                    trends = self._trends  # those of the frame that was sent, if it was drawn already
+                if not self._wanted:
+                    self._began = None if self._asker.is_recorded else self._began  # no key waits for a recording
+                    self._send(self._asker.more(state, trends))
             self._began = None
 
     def _rest(self, due: float) -> float:

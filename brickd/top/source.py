@@ -2,7 +2,7 @@
 
 Owns: the choice between them, a request to a view, the two looks of `hang`. Must not know: screens, when it is asked.
 Invariants: A recording is opened once. A request for a time is answered from that time: by the query's own `at` on a
-machine, by an earlier snapshot in a recording.
+machine, by an earlier snapshot in a recording. An interrupted reading changes nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from brickd.base.units import SECOND
@@ -21,6 +21,7 @@ from brickd.views.fetch_answer import FetchedAnswer
 
 if TYPE_CHECKING:
     from brickd.datasources.world import World
+    from brickd.model.day_slots import DaySlot
     from brickd.query.queries import EventsQuery, HangQuery
     from brickd.recording.replay import Replay
     from brickd.views.common import Answer
@@ -34,10 +35,20 @@ class Request(NamedTuple):
     at: float | None = None
 
 
+class InterruptionError(Exception):
+    """The reading of a recording ended early, because its answer is no longer wanted."""
+
+
 class DocumentSource(Protocol):
-    """Answers requests. A request may raise any error of the views and of the client."""
+    """Answers requests. A request may raise any error of the views and of the client, and InterruptionError.
+
+    Attributes:
+        recorded: whether this is a recording.
+        stops: whether a long reading ends early; it is called often while a recording is read.
+    """
 
     recorded: bool
+    stops: Callable[[], bool]
 
     def answer(self, request: Request) -> FetchedAnswer:
         """Answer a request."""
@@ -54,6 +65,7 @@ class LiveSource:
     recorded = False
 
     def __init__(self) -> None:
+        self.stops: Callable[[], bool] = lambda: False  # a request to a daemon has a time limit
         self._silent: tuple[float, str] | None = None  # until when the daemon is not asked, and why
 
     def answer(self, request: Request) -> FetchedAnswer:
@@ -109,6 +121,7 @@ class RecordingSource:
     recorded = True
 
     def __init__(self, replay: Replay) -> None:
+        self.stops: Callable[[], bool] = lambda: False
         self._replay = replay
         self._earlier: tuple[float, Replay] | None = None  # the time that was shown last, because panels share it
 
@@ -116,9 +129,11 @@ class RecordingSource:
         """Answer from the snapshot at the requested time."""
         from brickd.views.next_command import rewritten
 
-        function = "of_recording" if request.view == "hang" else "answer"
+        function = {"hang": "hang:of_recording", "histories": "history:of_each"}.get(
+            request.view, f"{request.view}:answer"
+        )
         replay = self._shown(request.at)
-        answer: Answer = _function(f"brickd.views.{request.view}:{function}")(replay, request.query)
+        answer: Answer = _function(f"brickd.views.{function}")(Interruptible(replay, self.stops), request.query)
         return FetchedAnswer(
             rewritten({**answer.document, "recording": replay.document()}), replay.words() + answer.words
         )
@@ -133,6 +148,27 @@ class RecordingSource:
     def newest(self) -> float:
         """Return the time of the last snapshot."""
         return self._replay.at_ns() / SECOND
+
+
+class Interruptible:
+    """A recording whose slots are read only as long as the answer is wanted: those of a day take seconds."""
+
+    def __init__(self, replay: Replay, stops: Callable[[], bool]) -> None:
+        self._replay, self._stops = replay, stops
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._replay, name)
+
+    def day_slots(self, began_ns: int, ended_ns: int, *, work: bool) -> Iterator[DaySlot]:
+        """Yield the slots of a period.
+
+        Raises:
+            InterruptionError: the answer is no longer wanted.
+        """
+        for each in self._replay.day_slots(began_ns, ended_ns, work=work):
+            if self._stops():
+                raise InterruptionError
+            yield each
 
 
 @contextlib.contextmanager

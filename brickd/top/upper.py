@@ -14,9 +14,9 @@ from brickd.base import escape
 from brickd.screens import status
 from brickd.screens.screen import Screen
 from brickd.top import lines, panels, worker_list
+from brickd.top.frame import Frame
 from brickd.top.lines import Line, line
 from brickd.top.list_block import Block, block, shown_rows, title
-from brickd.top.poll import Frame
 from brickd.top.state import ListName, ShownList, State
 
 Document = dict[str, Any]

@@ -5,12 +5,14 @@ Owns: the schema of the document, the length of a row. Must not know: how slots 
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from brickd.base.timestamps import rfc3339
 from brickd.base.units import SECOND
 from brickd.datasources.world import World
-from brickd.errors import BrickdError
+from brickd.errors import BrickdError, NoSuchWorker
 from brickd.model.brick_totals import per_second
 from brickd.model.day_history import DayHistory, HistoryOf, HistoryRow
 from brickd.model.survey_snapshot import EVERY_NS
@@ -28,6 +30,9 @@ from brickd.views.common import (
     period_of,
 )
 
+if TYPE_CHECKING:
+    from brickd.model.day_slots import DaySlot
+
 _HOUR_S = 3600.0
 _ROWS = 30  # without `every`, at most about this many
 _NOTHING_YET = f"nothing is kept yet: the daemon has just started, and a slot ends every {EVERY_NS // SECOND} s"
@@ -36,10 +41,7 @@ _EVERY_S = (10, 30, 60, 300, 900, 1800, 3600, 7200)
 
 def answer(world: World, query: HistoryQuery) -> Answer:
     """Make a row for each part of the period."""
-    if query.since is None and query.over is None:
-        query = query.replaced(over=_HOUR_S)
-    period = period_of(world, query)
-    every_ns = round(_every_s(query, period) * SECOND)
+    query, period, every_ns = _asked(world, query)
     survey = world.survey()
     of = _of(world, query, period, survey)
     history = DayHistory(of, every_ns)
@@ -51,17 +53,54 @@ def answer(world: World, query: HistoryQuery) -> Answer:
     if rows and query.brick is not None and query.brick not in history.bricks:
         hint = suggestion(query.brick, history.bricks)
         raise BrickdError(f"no brick {query.brick} in {period.text}: {hint} (brickd bricks lists them)")
-    document = {
+    return Answer(_document(world, of, total, every_ns, rows), words)
+
+
+def of_each(world: World, query: HistoryQuery) -> Answer:
+    """Make a history for each of the names. The slots, which take most of the time, are read only once.
+
+    The document has the histories by name, without names about which nothing is known.
+    """
+    query, period, every_ns = _asked(world, query)
+    survey = world.survey()
+    histories: dict[str, tuple[HistoryOf, DayHistory, list[HistoryRow]]] = {}
+    for name in query.names:
+        with contextlib.suppress(NoSuchWorker):
+            of = _of(world, query.replaced(names=(name,)), period, survey)
+            histories[name] = of, DayHistory(of, every_ns), []
+    by_worker = any(of.by_worker for of, _, _ in histories.values())
+    for slot in world.day_slots(period.began_ns, period.ended_ns, work=by_worker):
+        for _, history, rows in histories.values():
+            rows.extend(history.add(slot))
+    for _, history, rows in histories.values():
+        rows.extend(history.end())
+    found = {
+        name: _document(world, of, history.total, every_ns, rows) for name, (of, history, rows) in histories.items()
+    }
+    return Answer({"histories": found}, survey.words)
+
+
+def _asked(world: World, query: HistoryQuery) -> tuple[HistoryQuery, AskedPeriod, int]:
+    """Return the query with a period, the period, and the length of a row in nanoseconds."""
+    if query.since is None and query.over is None:
+        query = query.replaced(over=_HOUR_S)
+    period = period_of(world, query)
+    return query, period, round(_every_s(query, period) * SECOND)
+
+
+def _document(
+    world: World, of: HistoryOf, total: DaySlot | None, every_ns: int, rows: Sequence[HistoryRow]
+) -> dict[str, Any]:
+    return {
         **begun(world),
         "from": None if total is None else rfc3339(total.began_ns),
         "to": None if total is None else rfc3339(total.ended_ns),
         "over_ns": 0 if total is None else total.covered_ns,
         "every_ns": every_ns,
         "by": "worker" if of.by_worker else "service",
-        "brick": query.brick,
+        "brick": of.brick,
         "slots": [_row(each) for each in rows],
     }
-    return Answer(document, words)
 
 
 def _every_s(query: HistoryQuery, period: AskedPeriod) -> float:

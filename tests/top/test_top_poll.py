@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -13,13 +13,16 @@ import pytest
 from faults import Start
 from running import running
 from running import until as eventually
-from timed_recordings import timed
+from timed_recordings import TIMES, timed
 from verbs import SPANS, started
 
 from brickd.errors import BrickdError
-from brickd.top.poll import Asker, Frame, Poller
-from brickd.top.source import DocumentSource, LiveSource, Request, opened
-from brickd.top.state import DAY, State
+from brickd.query.queries import HistoryQuery
+from brickd.recording.replay import opened as opened_recording
+from brickd.top.frame import Frame
+from brickd.top.poll import Asker, Poller
+from brickd.top.source import DocumentSource, InterruptionError, LiveSource, RecordingSource, Request, opened
+from brickd.top.state import HOUR, State
 from brickd.views.fetch_answer import FetchedAnswer
 
 NEVER = 3600.0  # an interval that ends after the test
@@ -205,20 +208,84 @@ def test_a_recording_is_not_asked_again_at_the_interval(worker: Start, tmp_path:
         assert found.status is not first.status
 
 
-def test_a_recording_is_read_for_one_history_at_a_time_the_oldest_first(worker: Start, tmp_path: Path) -> None:
-    started(worker, SPANS, BRICKD_SERVICE="api")
-    with opened([timed(tmp_path / "run.brick")]) as source:
-        asker = Asker(source)
+class Reading(RecordingSource):
+    """A recording. The test hears of each request, and of each slot that is read."""
 
-        def known(state: State, *trends: str) -> set[str]:
-            asker.frame(state, trends)
-            frame = asker.more(state, trends)
-            assert frame is not None
-            return set(frame.histories)
+    def __init__(self, path: str, stack: ExitStack) -> None:
+        super().__init__(stack.enter_context(opened_recording([path])))
+        self.asked: list[Request] = []
 
-        assert known(State(), "api") == {"api"}
-        assert known(State(rates_over=DAY), "api", "api/0") == {"api/0"}
-        assert known(State(rates_over=DAY), "api", "api/0") == {"api", "api/0"}
+    def answer(self, request: Request) -> FetchedAnswer:
+        self.asked.append(request)
+        return super().answer(request)
+
+
+@pytest.fixture
+def reading(worker: Start, tmp_path: Path) -> Iterator[Reading]:
+    for _ in range(2):
+        started(worker, SPANS, BRICKD_SERVICE="api")
+    with ExitStack() as stack:
+        yield Reading(timed(tmp_path / "run.brick"), stack)
+
+
+def test_a_recording_is_read_once_for_all_histories_on_the_screen(reading: Reading) -> None:
+    names, asker = ("api", "api/0", "api/1"), Asker(reading)
+    alone = {
+        name: reading.answer(Request("history", HistoryQuery(names=(name,), over=HOUR, every=HOUR / 12))).document
+        for name in names
+    }
+    for each in alone.values():
+        del each["recording"]
+    reading.asked.clear()
+    asker.frame(State(), (*names, "none/0"))
+    frame = asker.more(State(), (*names, "none/0"))
+    assert frame is not None
+    assert [request.view for request in reading.asked] == ["status", "bricks", "histories"]
+    assert frame.histories == alone
+    assert asker.more(State(), (*names, "none/0")) is None
+    assert asker.is_complete((*names, "none/0"))
+
+
+def test_a_choice_interrupts_the_reading_of_a_recording_and_changes_no_answer(reading: Reading) -> None:
+    asker = Asker(reading)
+    before = asker.frame(State(), ("api",))
+    reading.stops = lambda: True
+    with pytest.raises(InterruptionError):
+        asker.more(State(), ("api",))
+    for other in (State(panel="history"), State(panel="history", cursor=TIMES[2] / 1e9)):
+        with pytest.raises(InterruptionError):
+            asker.frame(other, ("api",))
+    reading.stops = lambda: False
+    again = asker.frame(State(), ("api",))  # nothing was asked since, so nothing is asked now
+    assert (again.status is before.status, again.panel is before.panel) == (True, True)
+    history = asker.frame(State(panel="history"), ("api",)).panel
+    assert history.document is not None
+    assert history.document["slots"]
+    assert asker.more(State(panel="history"), ("api",)) is not None
+
+
+def test_a_poller_asks_for_the_new_choice_while_it_reads_histories(reading: Reading) -> None:
+    state = State(interval=NEVER)
+    with polling(reading, state) as (poller, frames):
+        frames.get(timeout=60)
+        wanted, stops, waited = threading.Event(), reading.stops, list[float]()
+
+        def held() -> bool:
+            """Hold the reading until the operator chooses another panel."""
+            waited.append(poller.waits())
+            assert wanted.wait(60)
+            return stops()
+
+        reading.stops = held
+        poller.want(state, ("api",))
+        eventually(lambda: bool(waited))
+        poller.want(state._replace(panel="tree"), ("api",))
+        wanted.set()
+        found = until(frames, lambda frame: True)
+        assert (found.state.panel, dict(found.histories)) == ("tree", {})
+        assert until(frames, lambda frame: bool(frame.histories)).state.panel == "tree"
+        assert waited[0] == 0  # while histories are read, no answer is late
+    assert stops()  # an ended poller reads no further
 
 
 class Late(LiveSource):

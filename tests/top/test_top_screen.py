@@ -20,9 +20,10 @@ from brickd.shm.segment import open_segment
 from brickd.shm.segment_files import find
 from brickd.top import lines
 from brickd.top.draw import Cells, draw
+from brickd.top.frame import KeptAnswer
 from brickd.top.keys import help_lines
 from brickd.top.panels import PANELS, Look
-from brickd.top.poll import Asker, KeptAnswer
+from brickd.top.poll import Asker
 from brickd.top.source import LiveSource, opened
 from brickd.top.state import DAY, HOUR, State
 

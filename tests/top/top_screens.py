@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from brickd.top import lines
 from brickd.top.draw import Cells, Drawn, draw
+from brickd.top.frame import Frame
 from brickd.top.keys import Effect, press
 from brickd.top.list_block import settled
 from brickd.top.panels import Look
-from brickd.top.poll import Asker, Frame
+from brickd.top.poll import Asker
 from brickd.top.source import DocumentSource, LiveSource
 from brickd.top.state import State
 

@@ -1,0 +1,64 @@
+"""The documents of one screen, and what happened to each request.
+
+Owns: what is kept of an answer, what a status about an unknown time is. Must not know: when something is asked, how a
+document is drawn. Invariant: a document is never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from brickd.top.state import State
+
+Document = dict[str, Any]
+
+
+class KeptAnswer(NamedTuple):
+    """The newest document of a request, and what happened to the request since then.
+
+    Attributes:
+        document: the newest document; None if there never was one.
+        words: the notes about it.
+        received: when it came, in seconds since 1970.
+        error: why the newest request failed; None if it did not.
+    """
+
+    document: Document | None = None
+    words: tuple[str, ...] = ()
+    received: float = 0.0
+    error: str | None = None
+
+
+# The keys of a status about one time.
+_OF_A_TIME = (
+    *("at", "workers", "problems", "silenced", "ledger", "removed", "numerics", "evidence", "diverged", "weights"),
+    *("stragglers", "waiting", "judged_age_ns", "alarms"),
+)
+
+
+def unknown(of: KeptAnswer) -> KeptAnswer:
+    """Return a status of which nothing is known about its workers and problems."""
+    return of._replace(document=None if of.document is None else {**of.document, **dict.fromkeys(_OF_A_TIME)}, words=())
+
+
+class Frame(NamedTuple):
+    """All that one screen shows.
+
+    Attributes:
+        state: the state for which the panel's document was asked.
+        status: the document of the header, the workers and the problems.
+        panel: the document of the open panel; None if it needs only the status.
+        histories: the rates, by the name of a worker or service.
+        newest: the time of the newest data, in seconds since 1970.
+        seconds: how long the answers took.
+        recorded: whether a recording is shown.
+    """
+
+    state: State
+    status: KeptAnswer = KeptAnswer()
+    panel: KeptAnswer = KeptAnswer()
+    histories: Mapping[str, Document] = {}
+    newest: float = 0.0
+    seconds: float = 0.0
+    recorded: bool = False
