@@ -84,7 +84,8 @@ VERBS = {
         served=False,
         also="perfetto pprof speedscope convert parquet jsonl csv",
     ),
-    "bundle": Verb("Write one archive for an incident.", also="incident report support archive tarball"),
+    "report": Verb("Write one HTML page that anybody can open.", also="html page markdown ticket share"),
+    "bundle": Verb("Write one archive for an incident.", also="incident support archive tarball"),
     "inspect": Verb(
         "Show one segment in full: header, lanes, ledger, rings.", "InspectQuery", also="segment show dump"
     ),

@@ -77,7 +77,8 @@ def find(
     view = view or f"brickd.views.{name}:answer"
     with nullcontext() if recordings is None else _naming_files(query):
         if recordings:
-            return _recorded(view, query, recordings, reading)
+            with recorded(recordings, reading) as find_recorded:
+                return find_recorded(view, query)
         missing = None
         try:
             pending = client.ask(name, to_query(query), seconds=seconds)
@@ -116,13 +117,19 @@ def _naming_files(query: Query) -> Iterator[None]:
         raise NoSuchWorker(named_files(words) + str(error)) from None
 
 
-def _recorded(view: str, query: Query, recordings: Sequence[str], reading: Reading) -> FetchedAnswer:
+@contextmanager
+def recorded(recordings: Sequence[str], reading: Reading = silent) -> Iterator[Callable[[str, Query], FetchedAnswer]]:
+    """Open recordings; yield a function that answers a query from them. Its first argument is MODULE:FUNCTION."""
     from brickd.recording.replay import opened
 
     with reading() as reads, opened(recordings, reads) as world:
-        answer = _answer(view)(world, query)
-        document = rewritten({**answer.document, "recording": world.document()})
-        return FetchedAnswer(document, world.words() + answer.words)
+
+        def find_recorded(view: str, query: Query) -> FetchedAnswer:
+            answer = _answer(view)(world, query)
+            document = rewritten({**answer.document, "recording": world.document()})
+            return FetchedAnswer(document, world.words() + answer.words)
+
+        yield find_recorded
 
 
 def _answer(view: str) -> Callable[[World, Query], Answer]:

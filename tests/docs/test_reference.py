@@ -43,6 +43,7 @@ REFERENCE = ROOT / "docs" / "reference"
 # These verbs print no document, so they have no output format.
 NO_DOCUMENT = {
     "top": "it is a screen, or prints screens",
+    "report": "it writes a page, or Markdown",
     "export": "it writes a file for other tools",
     "run": "it ends as another program",
     "demo": "it shows the screens of other verbs",

@@ -67,7 +67,8 @@ class Tab:
 
     def _is_ours(self, url: str) -> bool:
         asked, ours = urlsplit(url), urlsplit(self.url)
-        return asked.scheme in ("data", "blob") or asked[:2] == ours[:2]
+        same = 3 if ours.scheme == "file" else 2  # a report is only this file
+        return asked.scheme in ("data", "blob") or asked[:same] == ours[:same]
 
     def open(self, place: str = "overview") -> None:
         """Open a place, such as `tree?name=api/0`, and wait until the page shows it."""

@@ -30,9 +30,10 @@ export const latency = {
   name: "latency",
   title: "Latency",
   needs(place) {
+    const brick = place.choices.brick || null;
+    if (place.recorded) return { history: ["history", { over: "1h", every: "1m", brick }] };
     const { over, end } = periodOf(place, Date.now() / 1000);
     const [, every, stays] = OVER[over];
-    const brick = place.choices.brick || null;
     return { history: ["history", { name: place.chosen, over, every, brick, at: end === null ? null : `@${end}` }, stays] };
   },
   mount(room, page) {
@@ -69,12 +70,13 @@ class LatencyPart {
   show({ history, status }, place) {
     const { recorded } = this.page.source;
     const [from, to] = history.to ? [seconds(history.from), seconds(history.to)] : [0, 0];
-    const now = recorded ? to : Math.max(Date.now() / 1000, to); // the daemon's clock may be ahead of the browser's
+    const latest = recorded ? seconds(this.page.source.made) : Math.max(Date.now() / 1000, to);
+    const now = recorded && to ? to : latest; // the daemon's clock may be ahead of the browser's
     const { over, length, end } = periodOf(place, now);
     this.over.show(over);
     this.brick.show(place.choices.brick ?? "", status.bricks.map((brick) => brick.name));
     this.until.hidden = end === null;
-    this.shown = recorded ? { from, to } : { from: (end ?? now) - length, to: end ?? now };
+    this.shown = recorded && from < to ? { from, to } : { from: (end ?? now) - length, to: end ?? now };
     setText(this.period, `${moment(this.shown.from)} to ${moment(this.shown.to)}`);
     this.rows = history.slots.map((slot) => ({ ...slot, start: seconds(slot.from), end: seconds(slot.to) }));
     const moving = this._moving !== null || recorded;

@@ -28,7 +28,7 @@ const STEP = 60; // seconds by which the keys move the time
 class Page {
   constructor(source) {
     this.source = source;
-    this.place = parsed(location.hash);
+    this.place = this._parsed();
     this.documents = {};
     this.mounted = null;
     this._asking = null; // stops the requests of a place that is no longer shown
@@ -57,7 +57,7 @@ class Page {
       this.main.focus();
     });
     document.addEventListener("keydown", (event) => this._key(event));
-    window.addEventListener("hashchange", () => this._arrive(parsed(location.hash)));
+    window.addEventListener("hashchange", () => this._arrive(this._parsed()));
     document.addEventListener("visibilitychange", () => (document.hidden ? this._asking.abort() : this._arrive(this.place)));
   }
 
@@ -70,7 +70,16 @@ class Page {
 
   /** Return the address of a place that differs from this one, for a link. */
   link(changes) {
-    return written(changed(this.place, changes));
+    return written(this._possible(changed(this.place, changes)));
+  }
+
+  _parsed() {
+    return this._possible(parsed(location.hash));
+  }
+
+  /** Return a place that the source can show: a report has one time, and all workers together. */
+  _possible(place) {
+    return this.source.recorded ? { ...place, at: null, names: [] } : place;
   }
 
   /** Show an earlier or a later time. */
@@ -142,7 +151,8 @@ class Page {
     this._newest = place.at ?? Date.now() / 1000;
     this._frame();
     try {
-      const needs = Object.entries(this.mounted.view.needs({ ...place, names, chosen: place.names }, status));
+      const asked = { ...place, names, chosen: place.names, recorded: this.source.recorded };
+      const needs = Object.entries(this.mounted.view.needs(asked, status));
       const found = await Promise.all(needs.map(([, request]) => this._document(request, signal)));
       if (signal.aborted) return;
       this.documents = { status, ...Object.fromEntries(needs.map(([name], n) => [name, found[n]])) };
@@ -151,7 +161,9 @@ class Page {
       this.main.setAttribute("aria-busy", "false");
       this._say(null);
     } catch (error) {
-      if (!signal.aborted) this._say(error);
+      if (signal.aborted) return;
+      this.main.setAttribute("aria-busy", "false");
+      this._say(error);
     }
   }
 
@@ -200,7 +212,9 @@ class Page {
 
   _timeText(status) {
     if (this.place.at !== null && this.mounted.view.onlyNow) return `${this.mounted.view.title} has no past: it shows now`;
-    if (this.source.recorded) return status?.recording ? `recorded until ${moment(seconds(status.recording.shown))}` : "";
+    if (this.source.recorded) {
+      return status?.recording ? `recorded until ${moment(seconds(status.recording.shown))}` : `as of ${moment(seconds(this.source.made))}`;
+    }
     if (this.place.at !== null) return `${moment(this.place.at)}${this._servicesText()}`;
     return this._newest === null ? "" : `now, ${clock(this._newest)} UTC`;
   }

@@ -86,19 +86,21 @@ function errorOf(document, status) {
   return new SourceError(error?.kind ?? "unknown", error?.message ?? `the server answered with status ${status}`);
 }
 
-/** A report, which has its documents in the page. */
+/** A report, which has its documents in the page. `made` is the time at which it was made. */
 export class EmbeddedSource {
   recorded = true;
 
-  constructor(documents) {
-    this._documents = documents;
+  constructor({ made, requests }) {
+    this.made = made;
+    this._answers = new Map(requests.map((each) => [requestPath(each.view, each.parameters), each]));
   }
 
   /** Return the document of a view. */
   async get(view, parameters) {
-    const path = requestPath(view, parameters);
-    if (Object.hasOwn(this._documents, path)) return this._documents[path];
-    throw new SourceError("not_in_report", "the report does not have this (make it with brickd, or open the live page)");
+    const found = this._answers.get(requestPath(view, parameters));
+    if (!found) throw new SourceError("not_in_report", "the report does not have this (use brickd, or the page of a daemon)");
+    if (found.document === null) throw new SourceError("not_known", found.error);
+    return found.document;
   }
 }
 

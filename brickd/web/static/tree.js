@@ -51,7 +51,7 @@ class TreeView {
       this.table.element);
     const { over, layers, min } = this.choices;
     replace(room,
-      element("div", { class: "choices" }, page.source.recorded ? null : [over.element, layers.element, min.element],
+      element("div", { class: "choices" }, page.source.recorded ? layers.element : [over.element, layers.element, min.element],
         this.find.element, this.matched),
       this.crumbs, element("section", { "aria-label": "Flame graph" }, this.graph.element, this.spoken, this.missing, this.notes), this.about,
       this.details);
