@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from brickd.analysis.problem import Kind, Problem
-from brickd.base.units import SECOND, duration, many, plural, size
+from brickd.base.units import SECOND, duration, listed, many, noun, plural, size
 from brickd.errors import BrickdError
 from brickd.model.event_log import LogEvent
 from brickd.model.worker_names import as_argument
@@ -78,7 +78,7 @@ class FlightRecorder:
         self._shelf, self._recordings = shelf, recordings
         self._log_event, self._failed, self._limits = log_event, failed, limits
         self._rests_until_ns = 0
-        self._new: SimpleQueue[Problem | None] = SimpleQueue()  # None: the daemon ends
+        self._new: SimpleQueue[list[Problem] | None] = SimpleQueue()  # None: the daemon ends
         self._thread = threading.Thread(target=self._run, name="brickd-flight")
 
     def start(self) -> None:
@@ -92,24 +92,23 @@ class FlightRecorder:
 
     def take(self, found: Sequence[Problem]) -> None:
         """Receive problems that have just begun, and that did not exist in the last hour."""
-        for problem in found:
-            if problem.kind in _KINDS:
-                self._new.put(problem)
+        if problems := [each for each in found if each.kind in _KINDS]:
+            self._new.put(problems)
 
     # ---- the thread
 
     def _run(self) -> None:
-        while (problem := self._new.get()) is not None:
+        while (found := self._new.get()) is not None:
             try:
-                self._record(problem)
+                self._record(found)
             except BrickdError as error:
-                self._miss(problem, str(error))
+                self._miss(found, str(error))
             except Exception:  # the next problem may be recorded
                 self._failed()
-                self._miss(problem, "brickd has a defect")
+                self._miss(found, "brickd has a defect")
 
-    def _record(self, problem: Problem) -> None:
-        """Make a recording, and report it; raise BrickdError if there is none."""
+    def _record(self, found: Sequence[Problem]) -> None:
+        """Make a recording after the first of these problems, and report it; raise BrickdError if there is none."""
         limits = self._limits
         if (left_ns := self._rests_until_ns - time.monotonic_ns()) > 0:
             raise BrickdError(f"the flight recorder rests for another {duration(left_ns)} after its last recording")
@@ -117,17 +116,17 @@ class FlightRecorder:
             kept = f"only the {limits.most} newest, with at most {size(limits.bytes_max)}, are kept"
             self._log_event("recording_removed", f"{each.files[0].path}: the flight recording was removed: {kept}")
         order = StartRecording(duration=limits.seconds, spans=True, redact=True, max_size=limits.file_bytes, files=1)
-        recorder = self._recordings.begin(order, self._shelf.place_for(problem.id), automatic=True)
+        recorder = self._recordings.begin(order, self._shelf.place_for(found[0].id), automatic=True)
         recorder.over.wait()
         self._rests_until_ns = time.monotonic_ns() + round(limits.rest_seconds * SECOND)
-        self._report(problem, recorder, self._others())
+        self._report(found[0], recorder, [*found[1:], *self._others()])
 
     def _others(self) -> list[Problem]:
         """Return the problems that began during the recording."""
         others = []
         with contextlib.suppress(Empty):
-            while (problem := self._new.get_nowait()) is not None:
-                others.append(problem)
+            while (found := self._new.get_nowait()) is not None:
+                others += found
             self._new.put(None)  # `_run` must see it
         return others
 
@@ -139,8 +138,9 @@ class FlightRecorder:
         text = f"{_called(problem)}: the spans of the next {took} are in {path}, {length}"
         self._event("flight_recorded", problem, "".join((text, *_notes(document, others))), f"brickd spans {path}")
 
-    def _miss(self, problem: Problem, reason: str) -> None:
-        self._event("flight_missed", problem, f"{_called(problem)} was not recorded: {reason}", problem.command)
+    def _miss(self, found: Sequence[Problem], reason: str) -> None:
+        text = f"{_listed(found)} {noun(len(found), 'was', 'were')} not recorded: {reason}"
+        self._event("flight_missed", found[0], text, found[0].command)
 
     def _event(self, kind: str, problem: Problem, text: str, command: str) -> None:
         worker = problem.workers[0] if len(problem.workers) == 1 else None
@@ -152,6 +152,10 @@ def _called(problem: Problem) -> str:
     return f"{problem.id} ({problem.kind}{'' if problem.service is None else f' in {problem.service}'})"
 
 
+def _listed(problems: Sequence[Problem]) -> str:
+    return listed([_called(each) for each in problems], _NAMED_MAX)
+
+
 def _notes(document: dict[str, Any], others: Sequence[Problem]) -> list[str]:
     notes = []
     if (why := document["why"]) != "over":
@@ -160,7 +164,5 @@ def _notes(document: dict[str, Any], others: Sequence[Problem]) -> list[str]:
     if lacking:
         notes.append(f"; not recorded, because there was no room: {', '.join(lacking)}")
     if others:
-        named = ", ".join(map(_called, others[:_NAMED_MAX]))
-        more = f" and {len(others) - _NAMED_MAX:,} more" if len(others) > _NAMED_MAX else ""
-        notes.append(f"; {plural(len(others), 'more problem')} began meanwhile: {named}{more}")
+        notes.append(f"; {plural(len(others), 'more problem')} began at that time: {_listed(others)}")
     return notes

@@ -161,7 +161,7 @@ def test_problems_during_a_recording_and_soon_after_it_are_reported_and_not_reco
         text = event(daemon, "flight_recorded").text
         first, second = ids(daemon)
         assert text.startswith(f"{first} (died in a): ")
-        assert text.endswith(f"; 1 more problem began meanwhile: {second} (died in b)")
+        assert text.endswith(f"; 1 more problem began at that time: {second} (died in b)")
         died(daemon, victims[2])
         missed = event(daemon, "flight_missed")
         reason = r"was not recorded: the flight recorder rests for another [45]\.\d min after its last recording"
@@ -179,7 +179,7 @@ def test_a_recording_ends_after_its_time_and_only_the_newest_are_kept(worker: St
             before = daemon.events.since(0).newest
             died(daemon, victim)
             text = event(daemon, "flight_recorded", before).text
-            assert ("early" in text, "meanwhile" in text) == (False, False)
+            assert ("early" in text, "more problem" in text) == (False, False)
             made += sorted(set(names()) - set(made), key=lambda name: os.stat(folder() / name).st_mtime_ns)
             assert len(made) == number + 1
         removed = [each.text for each in daemon.events.since(0).events if each.kind == "recording_removed"]
@@ -210,8 +210,20 @@ def test_problems_of_brickd_itself_are_not_recorded(prefix: str) -> None:
     with flying(SHORT) as daemon:
         take(daemon, *kinds)
         text = event(daemon, "flight_recorded").text
-        assert (text.split()[1], "meanwhile" in text) == ("(nan", False)
+        assert (text.split()[1], "more problem" in text) == ("(nan", False)
     assert len(names()) == 1
+
+
+def test_problems_that_are_found_together_are_in_one_event(prefix: str) -> None:
+    with flying(SHORT._replace(rest_seconds=3600.0)) as daemon:
+        take(daemon, "nan", "stuck")
+        text = event(daemon, "flight_recorded").text
+        assert (text.split()[1], text.split()[-3:]) == ("(nan", ["(stuck", "in", "api)"])
+        take(daemon, "numbers", "memory", "slower")
+        missed = event(daemon, "flight_missed").text
+        every = r"\w{8} \(numbers in api\), \w{8} \(memory in api\), \w{8} \(slower in api\)"
+        assert re.match(rf"{every} were not recorded: ", missed)
+        assert [each.kind for each in daemon.events.since(0).events].count("flight_missed") == 1
 
 
 def test_a_clients_recording_ends_that_of_the_flight_recorder(worker: Start, prefix: str, tmp_path: Path) -> None:
