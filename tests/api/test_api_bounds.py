@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -264,7 +264,7 @@ def test_streams_with_the_same_question_share_a_document_while_it_is_new() -> No
     async def run() -> None:
         shared, go = event_stream.SharedDocuments(), asyncio.Event()
 
-        def build(name: str) -> Callable[[], Awaitable[bytes]]:
+        def build(name: str) -> Callable[[], Coroutine[Any, Any, bytes]]:
             async def document() -> bytes:
                 built.append(name)
                 await go.wait()
