@@ -11,8 +11,10 @@ from faults import Start
 from page_workers import SHOWN, page_workers
 from running import Running
 from sandbox import apart
-from test_report import report
+from test_report import data_of, report
 from verbs import brickd
+
+from brickd.base import escape, units
 
 pytest_plugins = ["page_fixtures"]
 pytestmark = pytest.mark.ci
@@ -85,3 +87,28 @@ def test_the_choices_and_links_of_the_page_work_without_a_daemon(tab: Tab) -> No
         for view in VIEWS:
             tab.open(view)
             assert tab.main.get_by_label(label, exact=True).count() == 0
+
+
+def test_the_figures_are_those_of_the_document(tab: Tab) -> None:
+    requests = {
+        each["view"]: each["document"]
+        for each in reversed(data_of(Path(tab.url.removeprefix("file://")).read_text())["requests"])
+    }
+    tab.open("bricks")
+    shown = [row.locator("th, td").all_inner_texts() for row in tab.main.locator("tbody tr").all()]
+    expected = [
+        [
+            escape.text(brick["name"]), escape.text(brick["category"]), units.count(brick["count"]),
+            units.duration(brick["self_ns"]), units.percent(brick["share_percent"]),
+            *("≤ " * brick["bounded"] + units.duration(brick[key]) for key in ("mean_ns", "p50_ns", "p99_ns")),
+        ]
+        for brick in requests["bricks"]["bricks"]
+    ]  # fmt: skip
+    assert sorted(cells[:8] for cells in shown) == sorted(expected)
+    spans, lost = requests["status"]["ledger"]["spans"], requests["status"]["ledger"]["lost"]
+    tab.open("ledger")
+    parts = ("summarized", "rejected", "open", "abandoned", "unpublished")
+    text = f"{spans['begun']:,} begun = " + " + ".join(f"{spans[part]:,} {part}" for part in parts)
+    assert tab.main.get_by_text(text).is_visible()
+    assert tab.main.get_by_text(f"lost: {lost['spans']:,} spans").is_visible()
+    assert spans["begun"] > 0
