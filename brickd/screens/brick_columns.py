@@ -63,4 +63,6 @@ def identity_columns(document: dict[str, Any]) -> list[Figure]:
 
 def nothing(document: dict[str, Any]) -> str:
     """Return the text to show if no span was counted."""
-    return "no spans yet" if document["over_ns"] is None else f"no spans in the{over(document)[1:]}"
+    if document["over_ns"] is None:
+        return "no spans yet"
+    return f"no spans {'in the' if document.get('from') is None else 'from'}{over(document)[1:]}"

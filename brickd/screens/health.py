@@ -15,9 +15,8 @@ from brickd.base.units import duration, plural
 from brickd.query.parameters import Choices, Switch, Whole
 from brickd.query.queries import OUTPUTS_BY
 from brickd.query.query import Query, given
-from brickd.screens.past_health import is_past, of_past
 from brickd.screens.screen import Screen
-from brickd.screens.wording import lost
+from brickd.screens.wording import is_past, lost
 
 if TYPE_CHECKING:
     from brickd.views.common import Document
@@ -79,15 +78,24 @@ class Condition(NamedTuple):
 
 def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> list[Condition]:
     """Judge a status. `missing` is the daemon that does not answer, or None if the daemon answers or never ran."""
-    if is_past(status):
-        return _past(status, bounds)
+    past = is_past(status)
+    found = _at_a_past_time(status, bounds) if past else _now(status, missing, bounds)
+    if past and status["problems"] is None:
+        return found
+    known = {name for name in NAMES if _is_silenced(name, status)}
+    accepted = {**dict.fromkeys(known, "anything, because it is silenced"), **dict.fromkeys(bounds.ignore, "anything")}
+    return [
+        _judged(each.name, True, each.seen, accepted[each.name]) if each.name in accepted else each for each in found
+    ]
+
+
+def _now(status: Document, missing: Missing | None, bounds: Bounds) -> list[Condition]:
     workers = status["workers"]
-    died = sum(worker["together"] for worker in workers if worker["state"] == "died")
     quarantined = sum(worker["together"] for worker in workers if worker["state"] == "quarantined")
     keeps = "brickd up -d" if status["daemon"] is None else "brickd prune"
-    found = [
+    return [
         _few("lost", sum(worker["lost"] for worker in workers), bounds.max_lost, "brickd workers", parts=lost(status)),
-        _few("dead", died, bounds.max_dead, "brickd prune", "died"),
+        _dead(workers, bounds),
         _few("quarantined", quarantined, 0, "brickd workers"),
         _daemon(status, missing, needed=bounds.need_daemon),
         _checkpoint(status["daemon"]),
@@ -99,32 +107,44 @@ def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> lis
         _workers(workers, empty=bounds.allow_empty),
         *(_required(each, status) for each in dict.fromkeys(bounds.require)),
     ]
-    known = {name for name in NAMES if _is_silenced(name, status)}
-    accepted = {**dict.fromkeys(known, "anything, because it is silenced"), **dict.fromkeys(bounds.ignore, "anything")}
-    return [
-        _judged(each.name, True, each.seen, accepted[each.name]) if each.name in accepted else each for each in found
+
+
+def _dead(workers: Sequence[Document], bounds: Bounds) -> Condition:
+    died = sum(worker["together"] for worker in workers if worker["state"] == "died")
+    return _few("dead", died, bounds.max_dead, "brickd prune", "died")
+
+
+def _at_a_past_time(status: Document, bounds: Bounds) -> list[Condition]:
+    """Judge a past time, of which a daemon keeps only the workers and the problems."""
+    problems, workers, at = status["problems"], status["workers"], status["at"]
+    if problems is None or workers is None:
+        seen = f"the workers and problems of {at} are not known"
+        return [_judged("problems", False, seen, "a time that the daemon kept", "brickd events")]
+    # dead workers are counted, because some may be tolerated
+    ignored = {"died", *(_KINDS.get(name) for name in bounds.ignore)}
+    counted = [each for each in problems if each["kind"] not in ignored]
+    more = f" (and {plural(len(counted) - 1, 'more problem')})" if len(counted) > 1 else ""
+    seen = f"{counted[0]['id']} {counted[0]['text']}{more}" if counted else "no problem"
+    found = [
+        _judged("problems", not counted, f"{seen} at {at}", "none", counted[0]["command"] if counted else None),
+        _dead(workers, bounds),
+        _workers(workers, empty=bounds.allow_empty),
     ]
-
-
-def _past(status: Document, bounds: Bounds) -> list[Condition]:
-    """Judge a past time. Evidence and losses of that time are not kept, so nothing can be required of them."""
-    found = [_judged(*each) for each in of_past(status, _KINDS, bounds.ignore, empty=bounds.allow_empty)]
     for each in dict.fromkeys(bounds.require):
-        seen, wanted = f"{each} not known at {status['at']}", f"{each} proven in each service"
-        found.append(_judged(f"require {each}", False, seen, wanted, "brickd coverage"))
+        wanted = f"{each} proven in each service"
+        found.append(_judged(f"require {each}", False, f"{each} not known at {at}", wanted, "brickd coverage"))
     return found
 
 
 def inactive(status: Document) -> list[Condition]:
-    """Return the conditions that are unhealthy without any options, but that have no active problem.
-
-    Of a past time, only the active problems are known.
-    """
-    if is_past(status):
+    """Return the conditions that are unhealthy without any options, but that have no active problem."""
+    if not status["workers"] or status["problems"] is None:
         return []
     kinds = {each["kind"] for each in status["problems"]}
     judged = conditions(status, None, Bounds())
-    return [each for each in judged if not each.healthy and _KINDS.get(each.name) not in kinds]
+    return [
+        each for each in judged if not each.healthy and each.name != "problems" and _KINDS.get(each.name) not in kinds
+    ]
 
 
 def _is_silenced(name: str, status: Document) -> bool:

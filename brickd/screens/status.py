@@ -13,7 +13,6 @@ from typing import Any
 from brickd.base import escape, units
 from brickd.screens import brick_columns, brick_comparison, wording
 from brickd.screens.health import Condition, inactive, living
-from brickd.screens.past_health import is_past
 from brickd.screens.screen import Screen
 from brickd.screens.table import WORKER, Column, EntryTable, Figure
 from brickd.views.next_command import command
@@ -46,7 +45,7 @@ _BRICK_FIGURES = (
 
 def render(document: dict[str, Any], screen: Screen, more: Sequence[str] = ()) -> list[str]:
     """Return the lines of the screen. `more` names the optional columns of the bricks."""
-    if not document["workers"] and not is_past(document):
+    if not document["workers"] and not wording.is_past(document):
         return [
             wording.no_workers(document),
             *_problems(document, screen),
@@ -164,7 +163,7 @@ def _unproven(document: dict[str, Any], screen: Screen) -> list[str]:
 def _workers(document: dict[str, Any], screen: Screen) -> list[str]:
     """Return lines for the unhealthy workers. If there are many workers, one line sums up the healthy ones."""
     workers, outliers = document["workers"] or (), {each["worker"] for each in document["stragglers"] or ()}
-    outliers |= {name for each in document["problems"] or () if is_past(document) for name in each["workers"]}
+    outliers |= {name for each in document["problems"] or () if wording.is_past(document) for name in each["workers"]}
     outliers |= {name for key in ("diverged", "weights") for each in document[key] or () for name in each["workers"]}
     shown = list(workers)
     if len(workers) > _WORKERS:
@@ -176,7 +175,9 @@ def _workers(document: dict[str, Any], screen: Screen) -> list[str]:
         for worker in rest:
             states["healthy" if _healthy(worker, outliers) else "with a problem"] += worker["together"]
         text = ", ".join(f"{n} {state}" for state, n in states.items())
-        lines.append(f"…{text}" if is_past(document) else f"…{text}, {_spans_of(rest)}: {_next(document, 'workers')}")
+        lines.append(
+            f"…{text}" if wording.is_past(document) else f"…{text}, {_spans_of(rest)}: {_next(document, 'workers')}"
+        )
     return lines
 
 

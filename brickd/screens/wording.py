@@ -43,7 +43,14 @@ NOT_COMPARED = {
 
 def no_workers(document: dict[str, Any]) -> str:
     """Return the line for a document without workers."""
+    if document.get("from") is not None:  # the period is of the last day
+        return "no worker recorded anything in this time"
     return units.NONE_RECORDED if "recording" in document else units.NO_WORKERS
+
+
+def is_past(status: dict[str, Any]) -> bool:
+    """Whether a status is about a past time of a daemon, which keeps no counts of that time."""
+    return status["ledger"] is None
 
 
 def identifier(number: int | str | None) -> str:

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from brickd.base import escape, units
 from brickd.errors import BrickdError
 from brickd.screens import status, wording
-from brickd.screens.past_health import is_past
 from brickd.screens.screen import Screen
 from brickd.top import lines as texts
 from brickd.top import panels
@@ -266,7 +265,7 @@ def _content(
 
 def _without_workers(status: Document, content: panels.Content) -> list[tuple[str, texts.Style]]:
     """Return the note that there are no workers, with the next command, unless the panel says so itself."""
-    if status["workers"] or is_past(status):
+    if status["workers"] or wording.is_past(status):
         return []
     none = wording.no_workers(status)
     said = [*content.head, *(row.text for row in content.rows)]

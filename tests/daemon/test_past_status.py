@@ -2,64 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 import pytest
 from faults import Start
+from past_daemon import Past, past_daemon
 from verbs import SPANS, started
 
-from brickd.base.paths import runtime
 from brickd.base.units import SECOND
-from brickd.daemon.daemon import Daemon
-from brickd.model.survey_snapshot import Snapshot
 from brickd.query.orders import Setting
 from brickd.query.queries import StatusQuery
 from brickd.screens.health import Bounds, conditions, healthy, inactive
 from brickd.screens.screen import Screen
 from brickd.screens.status import render
-from brickd.state.runtime_dir import Home
 from brickd.views import status
-from brickd.views.common import Answer
-
-
-class Past:
-    """A daemon that took its snapshots at chosen times in the past."""
-
-    def __init__(self, daemon: Daemon) -> None:
-        self.daemon = daemon
-        self.now_ns, self.began_ns = time.monotonic_ns(), time.time_ns() - 1000 * SECOND
-
-    def look(self, at_s: float) -> None:
-        """Take a snapshot at this time, as the daemon's sampler would."""
-        now_ns, at_ns = self.now_ns + round(at_s * SECOND), self.began_ns + round(at_s * SECOND)
-        self.daemon._collector.look(now_ns)
-        self.daemon._collector.tick(now_ns)
-        for taker in self.daemon._sampler._takers:
-            taker.take(Snapshot.of(self.daemon.survey(), now_ns, at_ns))
-
-    def at(self, at_s: float, **query: Any) -> Answer:
-        return status.answer(self.daemon, StatusQuery(at=self.began_ns / SECOND + at_s, **query))
-
-    def kinds(self, at_s: float) -> list[str] | None:
-        problems = self.at(at_s).document["problems"]
-        return None if problems is None else [each["kind"] for each in problems]
-
-    def states(self, at_s: float) -> list[tuple[str, str]] | None:
-        workers = self.at(at_s).document["workers"]
-        return None if workers is None else [(each["name"], each["state"]) for each in workers]
 
 
 @pytest.fixture
 def past(prefix: str) -> Iterator[Past]:
-    with Home(runtime()) as home:
-        daemon = Daemon(home)
-        yield Past(daemon)
-        daemon._day.end() if daemon._day is not None else None
-        os.close(daemon._loop._wake)
+    with past_daemon() as found:
+        yield found
 
 
 def off(past: Past, recording: Literal["on", "off"]) -> None:
@@ -202,12 +166,36 @@ def test_a_check_of_a_past_time_follows_the_problems_of_that_time(worker: Start,
         assert healthy(found) == all(each.command is None for each in found)
         return [each.name for each in found if not each.healthy]
 
-    assert (check(5), check(25)) == ([], ["problems"])
+    assert (check(5), check(25)) == ([], ["problems", "dead"])
     assert check(5, require=("weights",)) == ["require weights"]
-    found = conditions(past.at(25).document, None, Bounds())[0]
-    assert found.seen.endswith(f" (and 1 more problem) at {past.at(25).document['at']}")
-    assert check(25, ignore=("dead",)) == ["problems"], "recording is off, which no option ignores"
+    problem, dead, workers = conditions(past.at(25).document, None, Bounds())
+    assert problem.seen.endswith(f" recording is off in 1 worker of api at {past.at(25).document['at']}")
+    assert (problem.command, dead.seen, workers.seen) == ("brickd set --recording on api", "1 died", "2 workers")
+    assert check(25, ignore=("dead",)) == check(25, max_dead=1) == ["problems"]
     assert inactive(past.at(25).document) == []
+
+
+def test_a_worker_that_died_long_before_a_past_time_is_still_unhealthy(worker: Start, past: Past) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api").kill()
+    past.daemon.orders.set_thresholds(Setting(threshold=("active_for=5s",)))
+    for at_s in (0, 10, 20):
+        past.look(at_s)
+    document = past.at(15).document
+    assert (document["problems"], past.kinds(5)) == ([], ["died"])
+    assert [each.name for each in inactive(document)] == ["dead"]
+    assert render(document, Screen(None, colour=False))[0].endswith("  no active problem")
+    assert [each.name for each in conditions(document, None, Bounds()) if not each.healthy] == ["dead"]
+
+
+def test_a_check_of_a_past_time_accepts_what_was_silenced_then(worker: Start, past: Past) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api").kill()
+    past.look(0)
+    (id_,) = past.daemon.problem_book().entries
+    past.daemon._memory.problems = past.daemon.problem_book().silenced(id_, past.daemon.at_ns() + SECOND * 1000)
+    past.look(10)
+    past.look(20)
+    healths = [healthy(conditions(past.at(at_s).document, None, Bounds())) for at_s in (5, 15)]
+    assert healths == [False, True]
 
 
 def test_a_check_of_a_past_time_without_workers_is_unhealthy(past: Past) -> None:
@@ -231,4 +219,4 @@ def test_the_screen_of_a_past_time_has_its_problems_first(worker: Start, past: P
     assert lines[0] == "api  7 live  daemon  1 PROBLEM"
     assert lines[1].endswith("recording is off in 7 workers of api  brickd set --recording on api")
     assert lines[-2:] == ["…2 with a problem", lines[-1]]
-    assert lines[-1].startswith("no spans in the ")
+    assert lines[-1].startswith("no spans from ")

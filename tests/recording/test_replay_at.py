@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from faults import Start
 from timed_recordings import TIMES, timed
-from verbs import started
+from verbs import document, started
 
 from brickd.errors import RecordingRefused
 from brickd.model.event_log import Event
@@ -84,3 +84,16 @@ def test_only_the_snapshots_of_a_period_and_those_next_to_it_are_read(recording:
             assert found == read, (began - first, ended - first)
         (earlier,) = replay.at(second)._files
         assert [each.snapshot.at_ns for each in earlier.snapshots_of(first, last)] == TIMES[:2]
+
+
+def test_a_status_about_a_past_time_of_a_recording_is_that_of_its_snapshot(worker: Start, tmp_path: Path) -> None:
+    path = tmp_path / "run.brick"
+    dies = started(worker, BRICKD_SERVICE="api")
+    timed(path, lambda number: dies.kill() if number == 2 else None)
+
+    def at(number: int) -> tuple[str, list[str], bool]:
+        shown = document("status", str(path), "--at", f"@{TIMES[number] / 1e9 + 1}", code=0)
+        known = shown["ledger"] is not None and shown["evidence"] is not None
+        return shown["workers"][0]["state"], [each["kind"] for each in shown["problems"]], known
+
+    assert [at(number) for number in range(3)] == [("live", [], True)] * 2 + [("died", ["died"], True)]
