@@ -5,7 +5,7 @@
 // median is that of `spread` in the document `bricks`: of the means of the workers.
 
 import { short } from "./dom.js";
-import { count, duration, many } from "./figures.js";
+import { atMost, count, duration, many } from "./figures.js";
 
 const CLIP = 2; // a cell that is so many times slower or faster than the median has the last colour
 const LETTERS = 100; // of a name in a sentence
@@ -109,7 +109,7 @@ export class HeatCells {
     const relative = this.relative(worker, brick);
     const compared = relative === null ? "not compared with another worker"
       : `${times(relative)} the median of ${many(workers, "worker")}`;
-    return `${place}: mean ${bounded ? "≤ " : ""}${duration(row.mean_ns)}, ${compared}, ${many(row.count, "span")}, `
+    return `${place}: mean ${atMost(row.mean_ns, bounded)}, ${compared}, ${many(row.count, "span")}, `
       + `self time ${duration(row.self_ns)}`;
   }
 }

@@ -7,12 +7,14 @@ import { choice, nameChoice } from "./choices.js";
 import { element, replace, setText } from "./dom.js";
 import { clock, count, duration, many, moment, seconds } from "./figures.js";
 import { changed, chosen } from "./place.js";
+import { servicesOf } from "./services.js";
 import { Table } from "./table.js";
 import { TimeChart, middle } from "./time_chart.js";
 
-// For each choice: its length, how long a row is, and how long a document stays, all in seconds. A daemon keeps slots of
+// For each choice: its length, how long a row is, and how long a document stays, in seconds. An hour of rows takes half a
+// second of the daemon, so it is not asked in every round. The first choice is the default. A daemon keeps slots of
 // 10 seconds for an hour, and slots of 5 minutes for longer.
-const OVER = { "1h": [3600, "10s", 5], "6h": [21600, "5m", 30], "24h": [86400, "5m", 30] };
+const OVER = { "1h": [3600, "10s", 30], "10m": [600, "10s", 10], "6h": [21600, "5m", 60], "24h": [86400, "5m", 60] };
 const SETTLED = 200; // milliseconds after the last key, until all views show the time of the cursor
 
 /** Return the period of a place: its name in `OVER`, and its end in seconds; null: it ends now. */
@@ -29,12 +31,14 @@ export function periodOf({ at, choices }, now) {
 export const latency = {
   name: "latency",
   title: "Latency",
-  needs(place) {
+  ofPeriod: true, // the cursor keeps the focus when the shown time changes
+  needs(place, status) {
     const brick = place.choices.brick || null;
     if (place.recorded) return { history: ["history", { over: "1h", every: "1m", brick }] };
     const { over, end } = periodOf(place, Date.now() / 1000);
     const [, every, stays] = OVER[over];
-    return { history: ["history", { name: place.chosen, over, every, brick, at: end === null ? null : `@${end}` }, stays] };
+    const name = brick ? servicesOf(status.workers ?? [], place.names) : place.chosen; // a worker's bricks are not kept
+    return { history: ["history", { name, over, every, brick, at: end === null ? null : `@${end}` }, stays] };
   },
   mount(room, page) {
     const part = new LatencyPart(page);
@@ -81,7 +85,9 @@ class LatencyPart {
     this.rows = history.slots.map((slot) => ({ ...slot, start: seconds(slot.from), end: seconds(slot.to) }));
     const moving = this._moving !== null || recorded;
     this.chart.show(this.rows, this.shown, moving ? this.chart.cursor : place.at);
-    setText(this.words, ["Hatched: no slot.", ...history.words].join(" "));
+    const services = servicesOf(status.workers ?? [], place.names).filter((service) => !place.names.includes(service));
+    const sum = history.brick && services.length ? [`The brick is kept for each service: all of ${services.join(", ")}.`] : [];
+    setText(this.words, ["Hatched: no slot.", ...sum, ...history.words].join(" "));
     this._say(null);
     this._fill();
   }

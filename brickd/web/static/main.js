@@ -14,6 +14,7 @@ import { ledger } from "./ledger.js";
 import { numerics } from "./numerics.js";
 import { overview } from "./overview.js";
 import { changed, parsed, written } from "./place.js";
+import { knows, servicesOf } from "./services.js";
 import { SourceError, pageSource, requestPath } from "./source.js";
 import { tree } from "./tree.js";
 import { workers } from "./workers.js";
@@ -99,7 +100,7 @@ class Page {
     this._asking = new AbortController();
     const view = VIEWS.find((each) => each.name === place.view) ?? overview;
     if (place.at !== this.place.at) this.documents = {}; // nothing of one time is shown as if it were of another
-    if (this.mounted?.view !== view || !this.documents.status) {
+    if (this.mounted?.view !== view || !(this.documents.status || view.ofPeriod)) {
       this.documents = this.documents.status ? { status: this.documents.status } : {};
       replace(this.main);
       this.mounted = { view, shown: view.mount(this.main, this) };
@@ -139,11 +140,9 @@ class Page {
   /** Return the names for the totals of an earlier time: the last day is kept for each service, not for each worker. */
   async _servicesOf({ at, names }, signal) {
     if (at === null || !names.length) return names;
-    const known = (name) => (worker) => worker.name === name || worker.service === name;
     let workers = this.documents.status?.workers ?? [];
-    const all = names.every((name) => workers.some(known(name)));
-    if (!all) ({ workers } = await this.source.get("status", { name: names }, signal));
-    return [...new Set(names.flatMap((name) => workers.filter(known(name)).map((worker) => worker.service)))];
+    if (!knows(workers, names)) ({ workers } = await this.source.get("status", { name: names }, signal));
+    return servicesOf(workers, names);
   }
 
   async _round(place, status, signal, names = place.names) {
@@ -179,7 +178,7 @@ class Page {
 
   /** Draw the last documents again. */
   _redraw() {
-    if (this._drawn) this.mounted.shown.show(this.documents, this._drawn);
+    if (this._drawn && this.documents.status) this.mounted.shown.show(this.documents, this._drawn);
   }
 
   _say(error) {

@@ -103,7 +103,7 @@ export class TimeChart {
       x -= 7 * name.length + 36;
       const sample = kind === "chart-lost" ? triangle(x + 11, top + 13) : `M${x} ${top + 9}H${x + 22}`;
       return [
-        picture("path", { class: kind === "chart-lost" ? kind : `chart-line ${kind}`, d: sample }),
+        picture("path", { class: `chart-sample ${kind === "chart-lost" ? kind : `chart-line ${kind}`}`, d: sample }),
         picture("text", { x: x + 26, y: top + 13 }, name),
       ];
     });

@@ -10,6 +10,7 @@ import { HeatCells, times } from "./heat_cells.js";
 import { HeatMap } from "./heat_map.js";
 import { chosen } from "./place.js";
 import { scaleOf } from "./scales.js";
+import { servicesOf } from "./services.js";
 import { Table } from "./table.js";
 import {
   CPU, LOST, MEMORY, NAME, OPEN_NOW, PENDING, PID, PROBLEM, SPANS, STATE, THREADS, markOf,
@@ -27,7 +28,7 @@ export const workers = {
   title: "Workers",
   needs: ({ names, at, choices }, status) => (at !== null ? {} : {
     bricks: ["bricks", {
-      name: servicesOf(names, status), by: "worker", top: MOST_CELLS,
+      name: servicesOf(status.workers, names), by: "worker", top: MOST_CELLS,
       over: OVER.includes(choices.over) ? choices.over : null,
     }],
   }),
@@ -55,12 +56,6 @@ export const workers = {
     };
   },
 };
-
-/** Return the services of the chosen workers: a worker is compared with its service. */
-export function servicesOf(names, status) {
-  const services = [...new Set((status.workers ?? []).map((worker) => worker.service))];
-  return names.length && services.length ? services : names;
-}
 
 /** The heat map with its legend, the selected cell in words, and the same figures as a table. */
 class HeatPart {
