@@ -78,3 +78,13 @@ def tabs(chromium: Browser, url: str) -> Iterator[Callable[..., Tab]]:
 def tab(tabs: Callable[..., Tab]) -> Tab:
     """A tab."""
     return tabs()
+
+
+@pytest.fixture(scope="module")
+def modules(chromium: Browser, url: str) -> Iterator[Tab]:
+    """A tab whose scripts import the modules of the page. It stays open, because a page takes a second to load."""
+    tab = Tab(chromium, url)
+    tab.open("ledger")
+    yield tab
+    tab.close()
+    assert tab.errors == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from faults import Start
 from running import Running
 from verbs import started
@@ -37,3 +39,14 @@ def page_workers(start: Start, daemon: Running) -> None:
         started(start, _PROGRAM.replace("NUMBER", str(number)), BRICKD_SERVICE=SERVICE)
     daemon.once("/coverage", lambda coverage: len(coverage["findings"]) == 1)
     daemon.once("/status", lambda status: len(status["workers"]) == WORKERS and len(status["bricks"]) == 4)
+
+
+def past(status: dict[str, Any], *, known: bool = True) -> dict[str, Any]:
+    """Return the status of a past time with the workers of this status, as a daemon answers; or one without workers."""
+    workers = [
+        {key: each[key] if key in ("name", "service", "pid", "state") else None for key in each}
+        for each in status["workers"]
+    ]
+    unknown = ("ledger", "removed", "alarms", "diverged", "weights", "numerics", "evidence", "stragglers", "waiting")
+    lists = {} if known else dict.fromkeys(("workers", "problems", "silenced"))
+    return {**status, "workers": workers, **dict.fromkeys(unknown), "words": ["a note about that time"], **lists}
