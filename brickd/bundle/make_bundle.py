@@ -259,7 +259,7 @@ def _readme(parts: BundleParts, *, redacted: bool) -> str:
     """Return five lines on how to look inside."""
     recorded = [each.name for each in parts.members if each.name.endswith(RECORDING_SUFFIX)]
     show = f"brickd status {recorded[0]}" if recorded else "no recording is inside: manifest.json says why"
-    words = "redacted" if redacted else "NOT redacted: it names the host, users and paths, and has sources of kernels"
+    words = "redacted" if redacted else "NOT redacted: it has names, paths, numbers of tensors, texts of steps, sources"
     return (
         "A bundle of brickd, for one incident. Check it first: brickd bundle --check FILE.tar.gz\n"
         f"It is {words}. manifest.json lists the members, what is missing and why, and what was removed.\n"

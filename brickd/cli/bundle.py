@@ -42,7 +42,8 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP)
 @click.option(
     "--no-redact",
     is_flag=True,
-    help="Include names of the host and of users, paths, values of variables, checksums, and sources of kernels.",
+    help="Include names of the host and of users, paths, values of variables, checksums and statistics of tensors,"
+    " texts of steps, and sources of kernels.",
 )
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @click.option("--check", metavar="FILE", help="Write nothing; check this bundle, and list what is inside.")
@@ -133,7 +134,10 @@ def _written(document: dict[str, Any]) -> Iterator[str]:
         yield from (f"removed: {each}" for each in manifest["redaction"]["removed"])
         yield from (f"still inside: {each}" for each in manifest["redaction"]["kept"])
     else:
-        yield "not redacted: names of the host and of users, paths, checksums and sources of kernels are inside"
+        yield (
+            "not redacted: names of the host and of users, paths, checksums and statistics of tensors, texts of steps"
+            " and sources of kernels are inside"
+        )
     yield f"check it: brickd bundle --check {as_argument(document['path'])}"
 
 
