@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from brickd.views.common import Answer
 
 
+_SILENT_SECONDS = 10.0  # a silent daemon delays an answer by 5 s, so each of them would be late
+
+
 class Request(NamedTuple):
     """What is asked of a view. `at` is the shown time of a recording in seconds since 1970; None is its end."""
 
@@ -64,8 +67,10 @@ class LiveSource:
 
     recorded = False
 
-    def __init__(self) -> None:
+    def __init__(self, rest_seconds: float = _SILENT_SECONDS) -> None:
+        """Rest for this time before a silent daemon is asked again."""
         self.stops: Callable[[], bool] = lambda: False  # a request to a daemon has a time limit
+        self._rest_seconds = rest_seconds
         self._silent: tuple[float, str] | None = None  # until when the daemon is not asked, and why
 
     def answer(self, request: Request) -> FetchedAnswer:
@@ -78,7 +83,7 @@ class LiveSource:
         found = fetch_answer.find(request.view, request.query, view=view, seconds=seconds)
         self._silent = None
         if found.missing is not None and not found.missing.ended:
-            self._silent = time.monotonic() + _SILENT_SECONDS, found.words[0]
+            self._silent = time.monotonic() + self._rest_seconds, found.words[0]
         return found
 
     def _from_memory(self, view: str, query: Query, why: str) -> FetchedAnswer:
@@ -90,9 +95,6 @@ class LiveSource:
     def newest(self) -> float:
         """Return the present time."""
         return time.time()
-
-
-_SILENT_SECONDS = 10.0  # a silent daemon delays an answer by 5 s, so each of them would be late
 
 
 def _function(view: str) -> Any:

@@ -68,7 +68,8 @@ def _side_by_side(state: State, frame: Frame, document: Document, width: int, ro
         *(lines.styled(lines.painted(each), "bold") for each in ledger.head),
         *(lines.painted(each.text) for each in ledger.rows),
     ]
-    high = min(max(len(rows) + 1, len(problems) + 1 + len(beside)), max(_WORKERS, room // 3))
+    # a list without problems has a line, too
+    high = min(max(len(rows) + 1, max(1, len(problems)) + 1 + len(beside)), max(_WORKERS, room // 3))
     workers = _workers(state, frame, rows, left, high, look)
     # the ledger keeps its title and the sum of all workers
     found = block(state, "problems", problems, max(1, high - 1 - _LEAST_LEDGER))

@@ -12,6 +12,7 @@ from verbs import document, started
 from brickd.errors import RecordingRefused
 from brickd.model.event_log import Event
 from brickd.model.survey_snapshot import EVERY_NS
+from brickd.recording.body_codec import RecordingCounts, RecordingEnd
 from brickd.recording.file_index import RecordedEvents
 from brickd.recording.replay import opened
 from brickd.shm import _reader
@@ -37,6 +38,14 @@ def test_a_replay_at_a_time_ends_with_the_last_snapshot_until_then(recording: st
         assert [worker.name for worker in second.survey().workers] == ["api/0"]
         assert [event.text for event in second.events.since(0).events] == ["look 0", "look 1"]
         assert second.document()["shown"] < replay.document()["shown"]
+
+
+def test_a_recording_at_an_earlier_time_has_not_ended(recording: str) -> None:
+    with opened([recording]) as replay:
+        (whole,) = replay._files
+        whole.ending = RecordingEnd("asked", RecordingCounts())
+        (earlier,) = replay.at(TIMES[1])._files
+        assert (earlier.document()["ended"], whole.document()["ended"]) == (None, "asked")
 
 
 def test_before_the_first_snapshot_the_first_one_is_shown(recording: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from serving import Daemon
 from top_screens import Top
 from verbs import SPANS, started
 
+from brickd.base.paths import runtime
 from brickd.errors import BrickdError
 from brickd.query.queries import StatusQuery
 from brickd.top import panels
@@ -58,6 +61,30 @@ def test_a_process_that_is_no_daemon_is_named_and_shared_memory_shown(worker: St
     assert lines[0].startswith("brickd top  no problem  ")
     assert lines[1].startswith("~ the ")
     assert any(line.startswith("norm") for line in lines)
+
+
+@pytest.mark.usefixtures("prefix")
+def test_a_process_that_is_no_daemon_is_asked_again_only_after_a_rest() -> None:
+    with lying(lambda path: b"") as asked:
+        assert Top(LiveSource()).lines[1].startswith("~ the daemon at ")
+        assert len(asked) == 1
+        Top(LiveSource(rest_seconds=0.0))
+        assert len(asked) == 3  # for the status and for the bricks
+
+
+@pytest.mark.usefixtures("prefix")
+def test_a_daemon_that_has_ended_is_named_and_the_next_one_asked_at_once() -> None:
+    with lying(lambda path: b"") as asked, socket.socket(socket.AF_UNIX) as ended:
+        path = runtime().socket
+        path.rename(path.with_suffix(".other"))
+        ended.bind(os.fspath(path))
+        ended.close()
+        top = Top(LiveSource())
+        assert top.lines[1].startswith("~ the daemon at ")
+        path.with_suffix(".other").rename(path)
+        assert asked == []
+        top.ask()
+        assert len(asked) == 1
 
 
 @pytest.mark.usefixtures("prefix")
