@@ -84,7 +84,8 @@ export class TimeChart {
       ]),
       times.map((time) => [
         picture("path", { class: "chart-grid", d: `M${this._x(time)} ${high}V${low}` }),
-        picture("text", { x: this._x(time), y: low + 14, "text-anchor": "middle" }, timeText(time)),
+        this._x(time) < left + TIME_ROOM / 4 ? null // the text would be on that of the other axis
+          : picture("text", { x: this._x(time), y: low + 14, "text-anchor": "middle" }, timeText(time)),
       ]),
       chart.lines.map((line) => picture("path", { class: `chart-line ${line.class}`, d: this._steps(line, y) })),
       this.rows.filter((row) => chart.marked?.(row)).map((row) => this._mark(row, low)),
