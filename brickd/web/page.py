@@ -64,7 +64,7 @@ def public_files() -> Mapping[str, Asset]:
 def page_url(address: str, token: bytes | None = None) -> str:
     """Return the URL of the page at an address, with the token in its fragment, which a browser sends to no server.
 
-    >>> page_url("127.0.0.1:9230"), page_url("127.0.0.1:9230", b"a&b")
-    ('http://127.0.0.1:9230/', 'http://127.0.0.1:9230/#token=a%26b')
+    >>> page_url("127.0.0.1:9230"), page_url("127.0.0.1:9230", b"a&b/c")
+    ('http://127.0.0.1:9230/', 'http://127.0.0.1:9230/#token=a%26b%2Fc')
     """
     return f"http://{address}/" + ("" if token is None else f"#token={quote(token, safe='')}")

@@ -63,14 +63,14 @@ def test_a_daemon_prints_a_url_that_works_and_keeps_its_token() -> None:
 @pytest.mark.ci
 def test_the_token_of_a_file_is_the_only_token(prefix: str, tmp_path: Path) -> None:
     file = tmp_path / "token"
-    file.write_text("a&b #c\n")
+    file.write_text("a&b/ #c\n")
     file.chmod(0o600)
     with detached("--metrics", "--http-token-file", str(file)) as (url, _):
         address, token = parts(url)
-        assert token == "a%26b%20%23c"
+        assert token == "a%26b%2F%20%23c"
         for path in ("/v1/status", "/metrics"):
             assert get(address, path).status == 401
-            assert get(address, path, "Authorization: Bearer a&b #c").status == 200
+            assert get(address, path, "Authorization: Bearer a&b/ #c").status == 200
         assert not runtime().web_token.exists()
 
 

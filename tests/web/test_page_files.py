@@ -14,7 +14,7 @@ from serving import Answer, Daemon, answer, connected, rest
 
 from brickd.base.paths import runtime
 from brickd.web.assets import STATIC, TYPES, assets
-from brickd.web.page import public_files
+from brickd.web.page import HEADERS, public_files
 
 Send = Callable[..., Answer]
 
@@ -67,6 +67,13 @@ def test_every_file_is_served_with_its_type_to_anybody(send: Send) -> None:
         assert int(found.headers["content-length"]) == len(found.body)
 
 
+def test_a_browser_runs_scripts_only_if_they_have_the_type_of_scripts(send: Send) -> None:
+    types = {Path(path).suffix: send(path).headers["content-type"] for path in PATHS if path != "/"}
+    expected = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+    assert types == {suffix: expected[suffix] for suffix in types}
+    assert {".js", ".css"} <= set(types)
+
+
 def test_the_headers_of_a_file_restrict_the_page(send: Send) -> None:
     headers = send("/").headers
     assert headers["content-security-policy"] == (
@@ -82,6 +89,7 @@ def test_the_headers_of_a_file_restrict_the_page(send: Send) -> None:
         "content-type": "text/html; charset=utf-8",
     }
     assert {key: headers[key] for key in expected} == expected
+    assert set(HEADERS) == {"content-security-policy", *list(expected)[:4]}
     assert not {key for key in headers if key.startswith("access-control-")} | ({"set-cookie", "server"} & set(headers))
 
 
@@ -121,7 +129,16 @@ OUTSIDE = (
     ),
     *("/web/....//assets.py", "/web/..\\assets.py", "/web/%5c..%5cassets.py", "/web/%00", "/web/index.html%00.js"),
     *("/web//etc/passwd", "/web/%2fetc%2fpasswd", "/web/%c0%ae%c0%ae/assets.py", "/%77eb/", "/web/" + 9000 * "a"),
-    *("/web/" + "../" * 500 + "etc/passwd", "/./", "/web/./index.html", "/?", "http://localhost/", "*", "/WEB/"),
+    *(
+        "/web/" + "../" * 500 + "etc/passwd",
+        "/./",
+        "/web/./page.css",
+        "/web/page%2ecss",
+        "/?",
+        "http://localhost/",
+        "*",
+        "/WEB/",
+    ),
 )
 
 

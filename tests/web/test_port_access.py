@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from http import HTTPStatus
 
 import pytest
 from metric_pages import get
 from port_server import DATA_TOKEN, port_serving
-from serving import Answer, Daemon, ask, still
+from serving import Answer, Daemon, ask, rest, still
 
+from brickd.api.connection_limits import Limits
 from brickd.base.paths import runtime
 
 AUTHORIZED = f"Authorization: Bearer {DATA_TOKEN.decode()}"
@@ -93,3 +96,25 @@ def test_head_of_a_document_has_its_length_and_no_body(address: str) -> None:
     found = get(address, "/v1", AUTHORIZED, method="HEAD")
     assert (found.status, found.body) == (200, b"")
     assert int(found.headers["content-length"]) > 1000
+
+
+def test_a_stream_is_completed_when_the_server_ends(daemon: Daemon) -> None:
+    with port_serving(daemon) as address:
+        host, port = address.split(":")
+        client = socket.create_connection((host, int(port)), timeout=30)
+        client.sendall(f"GET /v1/status/stream HTTP/1.1\r\nHost: localhost\r\n{AUTHORIZED}\r\n\r\n".encode())
+        while b"event: status" not in client.recv(1 << 16):
+            pass
+    with client:
+        assert rest(client).endswith(b"0\r\n\r\n"), "the end of a chunked body"
+
+
+def test_streams_take_at_most_half_of_the_places(daemon: Daemon) -> None:
+    limits = Limits.of_port(4)
+    with port_serving(daemon, limits=limits) as address, ExitStack() as clients:
+        host, port = address.split(":")
+        for expected in (b"200", b"200", b"429"):
+            client = clients.enter_context(socket.create_connection((host, int(port)), timeout=30))
+            client.sendall(f"GET /v1/events/stream HTTP/1.1\r\nHost: localhost\r\n{AUTHORIZED}\r\n\r\n".encode())
+            assert client.recv(12).split()[1] == expected
+        assert get(address, "/v1", AUTHORIZED).status == HTTPStatus.OK
