@@ -89,6 +89,7 @@ def test_the_tutorial_prints_the_shown_output(reader: Typist) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # it compiles and installs all; next to thirty busy processes, this took more than 600 s
 @pytest.mark.interpreter
 def test_the_readme_works_in_a_bare_environment(prefix: str, tmp_path: Path) -> None:
     clone = tmp_path / "brickd"

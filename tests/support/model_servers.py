@@ -42,7 +42,7 @@ def generate(seed: int = 0):
         made = model.generate(prompt, max_new_tokens=3, do_sample=False, pad_token_id=0)
     return {"pid": os.getpid(), "kind": "bad" if bad else attention, "tokens": made[0].tolist()}
 """
-PATIENCE_SECONDS = 90
+PATIENCE_SECONDS = 240  # next to thirty busy processes, a server starts in 110 s
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
 
 
