@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from brickd.demo import processes
+from pictures import page_shot
 from pictures.terminal import Server, Terminal, TerminalError, plain, terminals
 from pictures.terminal_svg import drawn
 
@@ -138,3 +139,7 @@ def made(names: Sequence[str], folder: Path, report: Callable[[str], None]) -> N
             draft.write_text(svg)
             os.replace(draft, folder / picture.file)
             report(f"{picture.file}: {picture.columns}x{picture.rows}, {len(svg.encode()):,} bytes")
+        if not names or page_shot.FILE in names:
+            if found := leaks(page_shot.made(folder)):
+                raise ValueError(f"{page_shot.FILE} has {', '.join(found)}: a picture must not name this machine")
+            report(f"{page_shot.FILE}: {(folder / page_shot.FILE).stat().st_size:,} bytes")
