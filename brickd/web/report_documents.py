@@ -37,7 +37,10 @@ _REQUESTS: tuple[tuple[str, Parameters], ...] = (
     ("hang", {"watch": "0.5s"}),
     ("history", _HISTORY),
 )
-BRICKS_MAX = 50  # with a history of their own, which takes 15 KB
+# With a history of their own, which takes 15 KB. For a recording, each history reads the whole recording.
+BRICKS_MAX = 50
+BRICKS_SECONDS = 20.0
+_LEFT_OUT = "the report has the latency of fewer bricks (brickd history --brick NAME)"
 
 
 class ReportDocument(NamedTuple):
@@ -53,8 +56,8 @@ class ReportDocument(NamedTuple):
         return self._asdict()
 
 
-def report_documents(answers: Answers) -> list[ReportDocument]:
-    """Answer all requests; the status comes first.
+def report_documents(answers: Answers, bricks_seconds: float = BRICKS_SECONDS) -> list[ReportDocument]:
+    """Answer all requests; the status comes first. For the histories of single bricks, there is a limit of time.
 
     Raises:
         BrickdError: there is no status.
@@ -63,8 +66,14 @@ def report_documents(answers: Answers) -> list[ReportDocument]:
     found = [ReportDocument(STATUS, {}, status), *(_answered(answers, *each) for each in _REQUESTS[1:])]
     bricks = next(each.document for each in found if each.parameters is _BRICKS)
     named = dict.fromkeys(brick["name"] for brick in bricks["bricks"]) if bricks is not None else {}
-    of_brick: list[Parameters] = [{**_HISTORY, "brick": name} for name in [*named][:BRICKS_MAX]]
-    return found + [_answered(answers, "history", each) for each in of_brick]
+    until = time.monotonic() + bricks_seconds
+    for number, name in enumerate(named):
+        parameters: Parameters = {**_HISTORY, "brick": name}
+        if number < BRICKS_MAX and time.monotonic() < until:
+            found.append(_answered(answers, "history", parameters))
+        else:
+            found.append(ReportDocument("history", parameters, None, _LEFT_OUT))
+    return found
 
 
 def _answered(answers: Answers, view: str, parameters: Parameters) -> ReportDocument:

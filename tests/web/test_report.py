@@ -16,6 +16,7 @@ from verbs import SPANS, brickd, document, started
 
 from brickd.web.assets import assets
 from brickd.web.report import one_script
+from brickd.web.report_documents import BRICKS_MAX, report_documents
 
 _HOSTILE = f"""
 with brick.span({HOSTILE!r}): pass
@@ -62,6 +63,16 @@ def test_an_answer_that_fails_has_its_error_in_the_report(worker: Start, tmp_pat
     (history,) = (each for each in requests if each["view"] == "history" and "brick" not in each["parameters"])
     assert history["document"] is None
     assert "brickd up" in history["error"]
+
+
+@pytest.mark.parametrize(("seconds", "histories"), [(3600.0, BRICKS_MAX), (0.0, 0)])
+def test_a_brick_without_a_history_says_so(seconds: float, histories: int) -> None:
+    names = [f"brick {number}" for number in range(BRICKS_MAX + 2)]
+    document = {"bricks": [{"name": name} for name in names]}
+    of_bricks = [each for each in report_documents(lambda *_: document, seconds) if "brick" in each.parameters]
+    assert [each.parameters["brick"] for each in of_bricks] == names
+    assert [each.document is not None for each in of_bricks] == [number < histories for number in range(len(names))]
+    assert [bool(each.error) for each in of_bricks] == [number >= histories for number in range(len(names))]
 
 
 def test_names_end_no_element_and_no_block(worker: Start, tmp_path: Path) -> None:
