@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from verbs import brickd, document, started
 
 from brickd.analysis.problem import Kind, Problem
 from brickd.base.paths import runtime
+from brickd.daemon import flight_recorder
 from brickd.daemon.daemon import Daemon
 from brickd.daemon.flight_recorder import FlightLimits
 from brickd.errors import BrickdError, NoSuchProblem
@@ -142,6 +142,18 @@ def test_without_the_option_nothing_is_recorded(worker: Start, prefix: str) -> N
     assert not folder().exists()
 
 
+@pytest.mark.ci
+def test_brickd_up_has_no_flight_recorder_without_the_option(worker: Start, prefix: str, tmp_path: Path) -> None:
+    victim = started(worker)
+    with running() as daemon:
+        daemon.until("worker_found")
+        victim.kill()
+        assert ask(runtime().socket, "/v1/silence", b"id=none").status == 404  # looks for problems now
+        assert brickd("record", "--duration", "0.1", "-o", str(tmp_path / "run.brick")).returncode == 0
+        kinds = [each["kind"] for each in daemon.ask("/events")["events"]]
+    assert (kinds.count("recording_began"), kinds.count("flight_missed"), folder().exists()) == (1, 0, False)
+
+
 def test_by_default_five_recordings_of_20_seconds_take_at_most_256_mib() -> None:
     limits = FlightLimits()
     assert (limits.seconds, limits.most, limits.most * limits.file_bytes <= limits.bytes_max) == (20, 5, True)
@@ -178,7 +190,9 @@ def test_a_recording_ends_after_its_time_and_only_the_newest_are_kept(worker: St
         for number, victim in enumerate(victims):
             before = daemon.events.since(0).newest
             died(daemon, victim)
-            text = event(daemon, "flight_recorded", before).text
+            reported = event(daemon, "flight_recorded", before)
+            text = reported.text
+            assert (reported.command or "").startswith(f"brickd spans {folder()}/flight-")
             assert ("early" in text, "more problem" in text) == (False, False)
             made += sorted(set(names()) - set(made), key=lambda name: os.stat(folder() / name).st_mtime_ns)
             assert len(made) == number + 1
@@ -189,20 +203,28 @@ def test_a_recording_ends_after_its_time_and_only_the_newest_are_kept(worker: St
 
 
 def test_a_problem_that_ended_less_than_an_hour_ago_is_not_new(worker: Start, prefix: str) -> None:
-    started(worker)
+    victim = started(worker)
     with flying(SHORT) as daemon:
         event(daemon, "worker_found")
-        stuck = Problem("stuck", "api", (), "", "brickd hang")
-        book = daemon.problem_book()
-        now_ns = time.time_ns()
-        began, _ = book.updated([stuck], (), now_ns - 600 * 10**9)
-        over, _ = began.updated([], (), now_ns)
-        assert over.entries[stuck.id].ended_ns is not None
         found = list[Problem]()
         daemon._problems._record = found.extend
-        daemon._memory.problems = over
+        died(daemon, victim)
+        assert [each.kind for each in found] == ["died"]
+        book = daemon.problem_book()
+        ended = {id_: entry._replace(ended_ns=entry.seen_ns) for id_, entry in book.entries.items()}
+        daemon._memory.problems = book._replace(entries=ended)
         look(daemon)
-        assert found == []
+        assert [entry.ended_ns for entry in daemon.problem_book().entries.values()] == [None], "it began again"
+        assert len(found) == 1
+        daemon._memory.problems = book._replace(entries={})
+        look(daemon)
+        assert len(found) == 2
+
+
+def test_an_event_says_what_was_not_recorded() -> None:
+    lacking = {"why": "over", "not_recorded": {"records": 3, "snapshots": 1, "events": 0}}
+    assert flight_recorder._notes(lacking, []) == ["; not recorded, because there was no room: 3 records, 1 snapshot"]
+    assert flight_recorder._notes({"why": "over", "not_recorded": {}}, []) == []
 
 
 def test_problems_of_brickd_itself_are_not_recorded(prefix: str) -> None:
