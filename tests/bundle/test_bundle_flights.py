@@ -11,7 +11,7 @@ from faults import Start
 from running import running
 from serving import ask
 from test_bundle_made import missing
-from test_flight_recorder import TURNS, flight, folder, named
+from test_flight_recorder import TURNS, end_over_the_api, flight, folder, named
 from test_recording_shelf import id_of
 from verbs import document, started
 
@@ -96,8 +96,7 @@ def test_a_bundle_has_the_recordings_of_the_flight_recorder(worker: Start, prefi
         daemon.until("recording_began")
         process.go()
         process.paused()
-        (recording,) = daemon.ask("/record")["flight_recordings"]
-        daemon.ask("/record/end", f"recording={recording['recording']}".encode())
+        end_over_the_api(daemon)
         daemon.until("flight_recorded")
         report = bundle(tmp_path / "b.tar.gz", "--duration", "0.1")
     assert (missing(report), check(report["path"]).faults) == ({}, [])

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from faults import Start, needs_namespaces
-from running import running, until
+from running import Running, running, until
 from serving import ask
 from test_record import apart
 from test_recording_files import recorded
@@ -82,9 +82,17 @@ def take(daemon: Daemon, *kinds: Kind) -> None:
 
 
 def end(daemon: Daemon) -> None:
-    """End the recording that runs."""
-    (running,) = [each for each in daemon.flights.all() if each.written]
-    daemon.end_recording(EndRecording(running.recording))
+    """End the recording of the flight recorder, which may have just begun."""
+    recorder = until(lambda: daemon._recordings.running)
+    assert recorder is not None
+    daemon.end_recording(EndRecording(recorder.id))
+
+
+def end_over_the_api(daemon: Running) -> None:
+    """End the recording of the flight recorder, which may have just begun."""
+    (flight,) = daemon.ask("/record")["flight_recordings"]
+    order = f"recording={flight['recording']}".encode()
+    assert until(lambda: ask(runtime().socket, "/v1/record/end", order).status == 200)
 
 
 def ids(daemon: Daemon) -> list[str]:
@@ -109,11 +117,10 @@ def test_a_new_problem_leads_to_a_recording_of_all_spans_until_it_ends(worker: S
         victim.kill()
         assert ask(runtime().socket, "/v1/silence", b"id=none").status == 404  # looks for problems now
         daemon.until("recording_began")
-        (flight,) = daemon.ask("/record")["flight_recordings"]
         assert [each["set"]["spans"] for each in document("workers", "api")["workers"]] == ["on"]
         process.go()
         process.paused()
-        daemon.ask("/record/end", f"recording={flight['recording']}".encode())
+        end_over_the_api(daemon)
         event = daemon.until("flight_recorded")
         daemon.once("/workers?name=api", lambda found: found["workers"][0]["set"]["spans"] == "off")
         (problem,) = daemon.ask("/status")["problems"]
@@ -306,6 +313,9 @@ def test_the_recorder_ends_with_the_daemon_even_during_a_recording(prefix: str) 
         event(daemon, "recording_began")
         flight = daemon._flight
         assert flight is not None
+        until(lambda: daemon._recordings.running)
+        with pytest.raises(BrickdError, match="is already running"):
+            daemon._recordings.begin(StartRecording(), folder() / "other.brick", automatic=True)
         flight._new.put(None)
         end(daemon)
         flight._thread.join(30)
@@ -458,7 +468,6 @@ def test_a_full_disk_is_reported_and_nothing_is_missed_in_the_totals(worker: Sta
         process.go()
         process.paused()
         daemon.until("recording_failed")
-        (flight,) = daemon.ask("/record")["flight_recordings"]
-        daemon.ask("/record/end", f"recording={flight['recording']}".encode())
+        end_over_the_api(daemon)
         assert "; not recorded, because there was no room: " in daemon.until("flight_recorded")["text"]
         assert document("bricks", "api", "--over", "start")["bricks"][0]["count"] == 2001

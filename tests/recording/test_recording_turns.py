@@ -53,13 +53,15 @@ class Many(Machine):
 class Written:
     """A writer without a thread."""
 
-    def __init__(self, path: Path, machine: Many, spool_bytes: int = 1 << 20, **order: Any) -> None:
+    def __init__(
+        self, path: Path, machine: Many, spool_bytes: int = 1 << 20, *, one_file: bool = False, **order: Any
+    ) -> None:
         whole = StartRecording(**{"max_size": SMALL, "files": 1000} | order)
         self.machine, self.spool = machine, _reader.Spool(spool_bytes)
         self.rings = Rings(whole.names, spans=True)
         self.rings.into(self.spool)
         self.volumes = Volumes(path, whole.max_size, whole.files)
-        self.writer = Writer(whole, machine, self.rings, self.spool, self.volumes)
+        self.writer = Writer(whole, machine, self.rings, self.spool, self.volumes, one_file=one_file)
 
     def round(self) -> bool:
         """Do one round of the writing thread; return whether it continued in another file."""
@@ -119,6 +121,33 @@ def test_slots_that_do_not_fit_one_file_are_in_the_next_without_loss(tmp_path: P
     assert (made.writer.counted().records, made.writer.counted().not_recorded) == (8000, {})
     for file in files:  # each file can be read alone, and has the reason why it ended
         assert {_reader.CHUNK_BEGINNING, _reader.CHUNK_SNAPSHOT, _reader.CHUNK_ENDING} <= {kind for kind, *_ in file}
+
+
+def test_slots_that_do_not_fit_the_only_file_are_counted(tmp_path: Path) -> None:
+    made = Written(tmp_path / "run.brick", Many(), one_file=True)
+    with workers(1, slots=1 << 13) as ((r, drain),):
+        made.rings.take("a", drain)
+        assert not made.writer.full
+        work(r, drain, 0, 8000)
+        assert not made.round()
+        assert made.writer.full
+        made.writer.end("full")
+    assert len(made.files()) == 1
+    counted = made.writer.counted()
+    assert counted.records > 0
+    assert counted.records + counted.not_recorded["records"] == 8000
+
+
+def test_an_automatic_recording_ends_when_its_only_file_is_full(tmp_path: Path) -> None:
+    machine = Many()
+    recorder = Recorder(StartRecording(max_size=SMALL), tmp_path / "run.brick", machine, automatic=True)
+    now_ns, at_ns = time.monotonic_ns(), time.time_ns()
+    for number in range(2):
+        survey = Survey([], [], words=("x" * (SMALL // 2),))
+        recorder.take(Snapshot.of(survey, now_ns + number, at_ns + number))
+    recorder.join()
+    document = recorder.document()
+    assert (document["why"], len(document["files"]), len(list(tmp_path.iterdir()))) == ("full", 1, 1)
 
 
 def test_a_last_snapshot_that_does_not_fit_starts_the_next_file(tmp_path: Path) -> None:
