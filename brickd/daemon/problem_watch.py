@@ -15,7 +15,7 @@ from typing import Any
 from brickd.analysis.problem import Problem
 from brickd.analysis.problem_book import Book, Change, Entry
 from brickd.base.timestamps import local
-from brickd.base.units import duration
+from brickd.base.units import SECOND, duration
 from brickd.datasources.world import World
 from brickd.errors import NoSuchProblem
 from brickd.model.event_log import LogEvent
@@ -27,6 +27,8 @@ from brickd.views.problems import Seen, active_entries, living, problems, unkept
 
 # The kinds of problems whose start becomes an event here. For all other kinds, another module already logs the start.
 _REPORTED_HERE = ("lost", "unread")
+
+KEEP_NS = 60 * SECOND  # a daemon that is killed loses the history of at most this time
 
 
 class ProblemWatch:
@@ -51,6 +53,7 @@ class ProblemWatch:
         self._keep, self._send, self._record = keep, send, record
         self._lock = threading.Lock()
         self._looked = False
+        self._kept_ns = 0  # when the history was last saved
 
     def book(self) -> Book:
         """Return the current book."""
@@ -77,7 +80,8 @@ class ProblemWatch:
         if self._record is not None:
             began = [change.entry.problem for change in changes if change.state == "began"]
             self._record([problem for problem in began if problem.id not in before.entries])
-        if changes:
+        if changes or not 0 <= at_ns - self._kept_ns < KEEP_NS:
+            self._kept_ns = at_ns
             self._keep()
 
     def _keep_history(self, workers: Sequence[Worker], shown: list[Entry], book: Book, at_ns: int) -> None:

@@ -45,6 +45,20 @@ def history(*names: str) -> list[dict[str, Any]]:
     return list(json.loads(brickd("history", *names, "--every", "10s", "--json").stdout)["slots"])
 
 
+def until_died() -> None:
+    end = time.monotonic() + _WAIT_S
+    while not json.loads(brickd("status", "--json").stdout)["problems"]:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def workers_and_problems(at: float) -> tuple[list[str], list[str]]:
+    """Return the names of live workers, and the kinds of problems, at a time."""
+    document = json.loads(brickd("status", "--at", f"@{at}", "--json").stdout)
+    live = [each["name"] for each in document["workers"] if each["state"] == "live"]
+    return live, [each["kind"] for each in document["problems"]]
+
+
 @pytest.mark.slow
 def test_the_last_day_counts_by_service_and_survives_a_killed_daemon(worker: Start) -> None:
     worker(WORKING, BRICKD_SERVICE="api")
@@ -72,9 +86,11 @@ def test_the_last_day_counts_by_service_and_survives_a_killed_daemon(worker: Sta
         assert sum(slot["count"] for slot in slots) >= known
         of_service = history("api")[: len(worker_slots)]
         assert [slot["count"] for slot in worker_slots] == [slot["count"] for slot in of_service], "api has one worker"
-        daemon.kill()
+        daemon.kill()  # at the first snapshot, the daemon saved what it had seen
     with running():
         again = until(known)
+        now = time.time()
+        assert workers_and_problems(now) == (["api/0", "batch/0"], [])
         assert history()[: len(slots)] == slots, "every finished slot is there"
         assert history("api/0")[: len(worker_slots)] == worker_slots
         assert again["from"] == first["from"]
@@ -83,6 +99,8 @@ def test_the_last_day_counts_by_service_and_survives_a_killed_daemon(worker: Sta
             < (datetime.fromisoformat(again["to"]) - datetime.fromisoformat(again["from"])).total_seconds() * 1e9
         )
         batch.kill()
+        until_died()
+        assert workers_and_problems(now) == (["api/0", "batch/0"], []), "this is the past now"
         assert brickd("prune").returncode == 0
         gone = until(0, "batch")
         assert gone["workers"] == 1, "a service without a worker now is still found by name"

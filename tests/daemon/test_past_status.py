@@ -220,3 +220,12 @@ def test_the_screen_of_a_past_time_has_its_problems_first(worker: Start, past: P
     assert lines[1].endswith("recording is off in 7 workers of api  brickd set --recording on api")
     assert lines[-2:] == ["…2 with a problem", lines[-1]]
     assert lines[-1].startswith("no spans from ")
+
+
+def test_a_killed_daemon_loses_at_most_a_minute_of_the_past(past: Past) -> None:
+    def is_saved_next(at_s: float) -> bool:
+        past.look(at_s)
+        return past.daemon._collector._unsaved.urgent
+
+    assert [is_saved_next(at_s) for at_s in (0, 10, 59, 60, 119, 120)] == [True, False, False, True, False, True]
+    assert is_saved_next(90), "the clock was set back"

@@ -97,7 +97,7 @@ def test_a_new_worker_did_not_live_at_the_look_before_whatever_it_reports() -> N
 
 def test_numbers_of_a_hostile_worker_never_make_the_checkpoint_invalid() -> None:
     for pid, started_ns in ((-5, 0), (2**40, 2**64), (0, -1)):
-        of = looked(StateHistory(), 0, workers=(worker(pid=pid, started_ns=started_ns),))
+        of = looked(StateHistory(), 0, workers=(worker(alive=False, pid=pid, started_ns=started_ns),))
         assert StateHistory.of(parsed(plain(of.plain()))) == of
         assert (state := at(of, 0)) is not None
         assert (len(state.workers), state.workers[0].started_ns >= 0) == (1, True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from faults import Start
@@ -29,6 +29,7 @@ class DaemonSource:
 
     def __init__(self, past: Past) -> None:
         self._past = past
+        self.stops: Callable[[], bool] = lambda: False
 
     def answer(self, request: Request) -> FetchedAnswer:
         answer: Answer = _function(f"brickd.views.{request.view}:answer")(self._past.daemon, request.query)
