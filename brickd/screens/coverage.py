@@ -147,10 +147,10 @@ def _classes(sites: Iterable[dict[str, Any]], service: str) -> list[str]:
         if each["service"] == service and each["numeric_classes"]:
             found.setdefault(" | ".join(map(units.listed, each["numeric_classes"])), []).append(each)
     lines = []
-    for who, where in found.items():
+    for division, where in found.items():
         kernels = list(dict.fromkeys(each["kernel"] or "others" for each in where))
         number = len(where[0]["numeric_classes"])
-        lines.append(f"in {number} numeric classes: {who}: {units.listed(kernels, _BRICKS)}")
+        lines.append(f"in {number} numeric classes: {division}: {units.listed(kernels, _BRICKS)}")
     return lines[:_FINDINGS] + wording.more(len(lines) - _FINDINGS, "more division", " into numeric classes: --json")
 
 

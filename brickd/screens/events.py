@@ -20,8 +20,8 @@ def render(document: dict[str, Any], screen: Screen, since: float = 0) -> list[s
 
 def lines(event: dict[str, Any], screen: Screen) -> list[str]:
     """Return the lines of an event; nothing is cut. The next command is always on a single line."""
-    said = f"{event['time']}  {event['kind']}  {event['text']}"
-    first, *others = escape.wrapped(said, None if screen.width is None else max(20, screen.width - 2))
+    text = f"{event['time']}  {event['kind']}  {event['text']}"
+    first, *others = escape.wrapped(text, None if screen.width is None else max(20, screen.width - 2))
     shown = [first, *(f"  {line}" for line in others)]
     if event["command"]:
         then = f"  {escape.text(event['command'])}"

@@ -92,7 +92,7 @@ class TopApp(App[None]):
             super().__init__()
             self.frame = frame
 
-    class Said(Message):
+    class ActionEnded(Message):
         """An action ended with this sentence."""
 
         def __init__(self, text: str) -> None:
@@ -143,7 +143,7 @@ class TopApp(App[None]):
         if self._late or before:
             self._draw()
 
-    def on_top_app_said(self, message: Said) -> None:
+    def on_top_app_action_ended(self, message: ActionEnded) -> None:
         """Show what an action did."""
         message.stop()
         self._message = message.text
@@ -205,7 +205,7 @@ class TopApp(App[None]):
 
     def _do(self, action: Callable[[], str]) -> None:
         """Run an action in a thread, because a daemon may answer late."""
-        threading.Thread(target=lambda: self.post_message(self.Said(action())), daemon=True).start()
+        threading.Thread(target=lambda: self.post_message(self.ActionEnded(action())), daemon=True).start()
 
 
 def run(poller: Poller, state: State) -> None:

@@ -2,7 +2,7 @@
 
 Owns: the layout for any size, the signs, what is cut. Must not know: textual, how documents are asked, what a key does.
 Invariants: The result has exactly the requested height, and no line is wider than the requested width. A list that is
-cut says which of its rows are shown. Whatever a colour says, a sign says, too.
+cut says which of its rows are shown. A sign shows everything that a colour shows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OF_NOW = "workers and problems are those of now; 8 and 9 show the history and e
 
 
 class Cells(NamedTuple):
-    """The size of the screen in cells; `height` is None if every row is to be shown."""
+    """The size of the screen in cells; `height` is None if all rows are shown."""
 
     width: int
     height: int | None
@@ -241,7 +241,7 @@ def _panel(state: State, frame: Frame, document: Document, width: int, room: int
 def _content(
     panel: panels.Panel, state: State, frame: Frame, status: Document, screen: Screen
 ) -> tuple[panels.Content, list[tuple[str, texts.Style]]]:
-    """Return the rows of the panel, and what there is to say about them."""
+    """Return the rows of the panel, and the notes about them."""
     kept = frame.status if panel.view is None else frame.panel
     notes: list[tuple[str, texts.Style]] = []
     if panel.name != state.panel:
@@ -268,8 +268,8 @@ def _without_workers(status: Document, content: panels.Content) -> list[tuple[st
     if status["workers"] or wording.is_past(status):
         return []
     none = wording.no_workers(status)
-    said = [*content.head, *(row.text for row in content.rows)]
-    return [] if any(each.startswith(none[:_LEAST_ERROR]) for each in said) else [(none, "yellow")]
+    texts_shown = [*content.head, *(row.text for row in content.rows)]
+    return [] if any(each.startswith(none[:_LEAST_ERROR]) for each in texts_shown) else [(none, "yellow")]
 
 
 def _age(kept: KeptAnswer, frame: Frame) -> str:

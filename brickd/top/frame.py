@@ -38,7 +38,7 @@ _OF_A_TIME = (
 
 
 def unknown(of: KeptAnswer) -> KeptAnswer:
-    """Return a status of which nothing is known about its workers and problems."""
+    """Return a status in which the workers and problems are not known."""
     return of._replace(document=None if of.document is None else {**of.document, **dict.fromkeys(_OF_A_TIME)}, words=())
 
 

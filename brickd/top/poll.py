@@ -118,7 +118,7 @@ class Asker:
         return self._source.recorded
 
     def is_complete(self, trends: Sequence[str]) -> bool:
-        """Whether another frame of the same state would show the same: of a recording of which everything is known."""
+        """Whether all answers about a recording are known, so that another frame would be equal."""
         return self._source.recorded and all(self._is_current(name) for name in trends)
 
     def _ask_all(self, state: State, before: State | None, *, tick: bool) -> None:
@@ -188,8 +188,8 @@ class Poller:
         self._state, self._trends = state, tuple[str, ...]()
         self._changed, self._ends = threading.Condition(), False
         self._began: float | None = None  # when the thread began to ask; None while it rests
-        self._wanted = True  # whether an answer is wanted before the next tick
-        self._lacks = False  # whether other histories are wanted
+        self._wanted = True  # whether the choices need an answer before the next tick
+        self._lacks = False  # whether the screen lacks histories
         source.stops = lambda: self._wanted or self._ends
         self._thread = threading.Thread(target=self._run, name="brickd-top", daemon=True)
 
@@ -220,7 +220,7 @@ class Poller:
         return 0.0 if began is None else time.monotonic() - began
 
     def end(self) -> None:
-        """End the thread after its current request. It is not waited for: a request may last some seconds."""
+        """End the thread after its current request, without waiting: a request may take some seconds."""
         with self._changed:
             self._ends = True
             self._changed.notify()

@@ -31,7 +31,7 @@ _SILENT_SECONDS = 10.0  # a silent daemon delays an answer by 5 s, so each of th
 
 
 class Request(NamedTuple):
-    """What is asked of a view. `at` is the shown time of a recording in seconds since 1970; None is its end."""
+    """A request to a view. `at` is the shown time of a recording in seconds since 1970; None is its end."""
 
     view: str
     query: Query

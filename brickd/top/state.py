@@ -1,8 +1,8 @@
 """What the operator chose: the lists, the panel, the order, the filter, the time.
 
 Owns: the state and its changes. Must not know: textual, documents, which key does what. Invariants: A state never
-changes; each function returns a new one. The selection follows its subject (a worker, a brick, a problem), so that an
-order never applies to another row that moved there. At most two workers are picked.
+changes; each function returns a new one. The selection follows its subject (a worker, a brick, a problem), so that a
+key never acts on another row that moved to the same place. At most two workers are picked.
 """
 
 from __future__ import annotations

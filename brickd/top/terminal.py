@@ -52,7 +52,7 @@ class Output:
 
 
 class Terminal(LinuxDriver):
-    """textual's driver, which writes to stderr and knows no signal that ends a program."""
+    """textual's driver, but it writes to stdout, and handles the signals that end a program."""
 
     def __init__(self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None):
         """Take over the terminal of stdin and stdout."""
@@ -68,7 +68,7 @@ class Terminal(LinuxDriver):
         super().start_application_mode()  # type: ignore[no-untyped-call]
 
     def _sigcont_application(self, *_: object) -> None:
-        """Go on. After SIGSTOP, which no program can handle, the terminal may show other text, but nothing was left."""
+        """Continue. No program can handle SIGSTOP, so the terminal was not restored, and may now show other text."""
         if self._must_signal_resume:
             super()._sigcont_application()
         else:

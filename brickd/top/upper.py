@@ -35,7 +35,7 @@ class Upper(NamedTuple):
 
 
 def upper(state: State, frame: Frame, document: Document, width: int, room: int | None, look: panels.Look) -> Upper:
-    """Return what is above the panel; `room` is the number of lines for all that and the panel, None is no limit."""
+    """Return the lines above the panel. `room` is the number of lines for these and the panel; None is no limit."""
     if room is not None and width >= _WIDE and room >= _HIGH:
         return _side_by_side(state, frame, document, width, room, look)
     rows = worker_list.rows(document, state)
@@ -63,19 +63,19 @@ def _side_by_side(state: State, frame: Frame, document: Document, width: int, ro
     screen = Screen(right, look.colour)
     problems = _problem_rows(document, screen)
     ledger = panels.PANELS["ledger"].draw(document, screen, state._replace(subject=None))
-    beside = [
+    ledger_lines = [
         line("  LEDGER", "bold"),
         *(lines.styled(lines.painted(each), "bold") for each in ledger.head),
         *(lines.painted(each.text) for each in ledger.rows),
     ]
     # a list without problems has a line, too
-    high = min(max(len(rows) + 1, max(1, len(problems)) + 1 + len(beside)), max(_WORKERS, room // 3))
+    high = min(max(len(rows) + 1, max(1, len(problems)) + 1 + len(ledger_lines)), max(_WORKERS, room // 3))
     workers = _workers(state, frame, rows, left, high, look)
     # the ledger keeps its title and the sum of all workers
     found = block(state, "problems", problems, max(1, high - 1 - _LEAST_LEDGER))
     over = title(state, "problems", "PROBLEMS", found.shown, right)
     # an empty list is not the verdict: nothing may have been compared
-    found_lines = [over, *(found.lines or [lines.painted(status.verdict_line(document, screen))]), *beside]
+    found_lines = [over, *(found.lines or [lines.painted(status.verdict_line(document, screen))]), *ledger_lines]
     lists = dict(workers.lists)
     if problems:
         lists["problems"] = found.shown

@@ -48,7 +48,7 @@ class Pressed:
     async def begin(self, **changes: object) -> None:
         """Show the screen as at its start, with some other choices."""
         self.app.state = BEGIN._replace(**changes)  # type: ignore[arg-type]
-        self.app.post_message(self.app.Said(""))
+        self.app.post_message(self.app.ActionEnded(""))
         await self.until(lambda: self.app.frame is not None and self.app.frame.state.asks_like(self.app.state))
         await self.until(lambda: self.rows("panel"))
 
