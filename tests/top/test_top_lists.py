@@ -34,7 +34,7 @@ def made(worker: Start) -> Made:
 
     def make(*workers: Document, problems: int = 0, **changes: Any) -> Document:
         found = [{**real, "name": f"api/{number}", **each} for number, each in enumerate(workers)]
-        problem = {"service": "web", "workers": [], "text": "is slow", "silenced_until": None}
+        problem: Document = {"service": "web", "workers": [], "text": "is slow", "silenced_until": None}
         problem["command"] = "brickd bricks --by worker --sort total"
         texts = [{**problem, "id": f"{number:08x}"} for number in range(problems)]
         return {**status, "workers": found, "problems": texts, **changes}
@@ -47,7 +47,14 @@ def signs(document: Document) -> dict[str, str]:
 
 
 def test_the_sign_of_a_row_is_that_of_its_worst_fact(made: Made) -> None:
-    ill = ({"state": "died"}, {"state": "quarantined"}, {"problem": "is too old"}, {"lost": 1}, {"lost": 1}, {})
+    ill: tuple[Document, ...] = (
+        {"state": "died"},
+        {"state": "quarantined"},
+        {"problem": "is too old"},
+        {"lost": 1},
+        {"lost": 1},
+        {},
+    )
     document = made(*ill)
     document["problems"] = [{"service": "api", "workers": ["api/4"]}]
     assert [*signs(document).values()] == ["!", "!", "!", "!", "~", "!", " "]
