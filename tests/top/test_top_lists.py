@@ -68,6 +68,8 @@ def test_the_sign_of_a_row_is_that_of_its_worst_fact(made: Made) -> None:
         ({"recorded": False}, " "),
     ):
         assert signs({**document, "evidence": [unproven | changes]})["api"] == sign
+    document["problems"] = [{"service": "api", "workers": []}]
+    assert signs({**document, "evidence": [unproven]})["api"] == "!"
 
 
 def test_a_service_comes_before_its_workers_and_files_that_are_no_segments_come_last(made: Made) -> None:
