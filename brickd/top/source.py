@@ -81,7 +81,6 @@ class LiveSource:
             return self._from_memory(view, request.query, self._silent[1])
         seconds: float = getattr(request.query, "watch", 0.0)
         found = fetch_answer.find(request.view, request.query, view=view, seconds=seconds)
-        self._silent = None
         if found.missing is not None and not found.missing.ended:
             self._silent = time.monotonic() + self._rest_seconds, found.words[0]
         return found
