@@ -33,11 +33,10 @@ _ROOT = protocol.ROOT.encode("ascii")
 
 
 class Head(NamedTuple):
-    """The beginning of an answer: its status and headers, and the length of its body if it is known."""
+    """The beginning of an answer."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
-    length: int | None
 
 
 class Forwarder:
@@ -78,7 +77,7 @@ class Forwarder:
             try:
                 head = await self._asked(scope, reader, writer)
                 await send({"type": "http.response.start", "status": head.status, "headers": head.headers})
-                await _copy(reader, send, None if scope["method"] == "HEAD" else head.length)
+                await _copy(reader, send)
             finally:
                 writer.transport.abort()
         except NoDaemon as error:
@@ -111,14 +110,15 @@ class Forwarder:
         return found
 
 
-async def _copy(reader: asyncio.StreamReader, send: Send, length: int | None) -> None:
-    """Send the body piece by piece. If it ends early, the server breaks the connection, so the client notices."""
-    at = 0
+async def _copy(reader: asyncio.StreamReader, send: Send) -> None:
+    """Send the body piece by piece.
+
+    If the body does not have the promised length, the HTTP library refuses its end. Then the connection is closed, so
+    the client notices.
+    """
     while piece := await reader.read(_PIECE_BYTES):
-        at += len(piece)
         await send({"type": "http.response.body", "body": piece, "more_body": True})
-    if length is None or at == length:
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def parsed_head(head: bytes) -> Head | None:
@@ -128,16 +128,16 @@ def parsed_head(head: bytes) -> Head | None:
     if status is None or len(head) > _HEAD_BYTES:
         return None
     headers = [(key.encode("ascii"), value.encode("ascii")) for key, value in HEADERS.items()]
-    length = None
+    has_length = False
     for line in lines:
         found = _HEADER.fullmatch(line)
         if found is None:
             return None
         key, value = found[1].lower(), found[2]
         if key == b"content-length":
-            if length is not None or not value.isdigit() or len(value) > 18:
+            if has_length or not value.isdigit() or len(value) > 18:
                 return None
-            length = int(value)
+            has_length = True
         if key in _PASSED_ON:
             headers.append((key, value))
-    return Head(int(status[1]), headers, length)
+    return Head(int(status[1]), headers)

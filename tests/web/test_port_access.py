@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -99,7 +100,8 @@ def test_head_of_a_document_has_its_length_and_no_body(address: str) -> None:
 
 
 def test_a_stream_is_completed_when_the_server_ends(daemon: Daemon) -> None:
-    with port_serving(daemon) as address:
+    patient = dataclasses.replace(Limits.of_port(8), farewell_seconds=3600)
+    with port_serving(daemon, limits=patient) as address:
         host, port = address.split(":")
         client = socket.create_connection((host, int(port)), timeout=30)
         client.sendall(f"GET /v1/status/stream HTTP/1.1\r\nHost: localhost\r\n{AUTHORIZED}\r\n\r\n".encode())
