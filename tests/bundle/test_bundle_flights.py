@@ -28,13 +28,13 @@ from brickd.client import client
 ALONE = DaemonAnswer("no daemon answers")
 
 
-def parts(tmp_path: Path, *given: Path, words: PrivateWords | None = None, seconds: float | None = 1.0) -> BundleParts:
+def parts(tmp_path: Path, *given: str, words: PrivateWords | None = None, seconds: float | None = 1.0) -> BundleParts:
     """Return the parts with the recordings of the flight recorder."""
     made = BundleParts(words, DocumentRedaction(b"key"), lambda _: None)
     copies = tmp_path / "copies"
     copies.mkdir()
     order = BundleOrder(seconds)
-    make_bundle._flights(made, order, [os.fspath(path) for path in given], copies, ALONE)
+    make_bundle._flights(made, order, given, copies, ALONE)
     return made
 
 
@@ -42,7 +42,7 @@ def test_each_recording_is_included_under_its_name_unless_it_was_named(prefix: s
     paths = [flight(named(number)) for number in range(3)]
     paths[0].rename(tmp_path / "elsewhere.brick")
     paths[0].symlink_to(tmp_path / "elsewhere.brick")
-    found = parts(tmp_path, folder() / "." / paths[2].name)
+    found = parts(tmp_path, f"{folder()}/./{paths[2].name}")
     assert list(found.contents) == [paths[1].name]
     (content,) = found.contents.values()
     assert isinstance(content, Path)
@@ -81,8 +81,9 @@ def test_if_the_daemon_does_not_answer_the_directory_is_read(prefix: str, monkey
         raise client.NoAnswer("silent", "the daemon does not answer")
 
     monkeypatch.setattr(client, "ask", silent)
+    monkeypatch.setattr(client, "_silent", set())
     assert [found for found, _ in recordings.of_flights(silent=True)] == [os.fspath(path)]
-    assert asked
+    assert (len(asked), client._silent) == (1, {runtime().socket})
 
 
 @pytest.mark.ci

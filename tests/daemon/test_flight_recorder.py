@@ -16,7 +16,7 @@ from running import Running, running, until
 from serving import ask
 from test_record import apart
 from test_recording_files import recorded
-from test_recording_shelf import id_of
+from test_recording_shelf import id_of, written
 from verbs import brickd, document, started
 
 from brickd.analysis.problem import Kind, Problem
@@ -378,6 +378,7 @@ def four(prefix: str) -> list[Path]:
 
 def test_the_oldest_are_removed_until_number_and_size_are_within_the_limits(four: list[Path]) -> None:
     shelf = FlightShelf(folder())
+    assert (shelf.has(id_of(four[3])), shelf.has("0" * 32)) == (True, False)
     assert shelf.keep(4, 4 << 20) == []
     assert [each.files[0].path for each in shelf.keep(3, 4 << 20)] == four[:1]
     assert [each.files[0].path for each in shelf.keep(3, (3 << 20) - 1)] == four[1:2]
@@ -386,6 +387,12 @@ def test_the_oldest_are_removed_until_number_and_size_are_within_the_limits(four
         assert shelf.keep(0, 0) != []
         assert len(list(form)) > 2, "a process that has opened a removed recording can read it"
     assert names() == []
+
+
+def test_a_recording_in_progress_is_not_removed(four: list[Path]) -> None:
+    with written(folder() / named(9)):
+        assert [each.files[0].path for each in FlightShelf(folder()).keep(0, 0)] == four
+        assert names() == [named(9)]
 
 
 def test_links_and_foreign_files_are_neither_listed_nor_removed(four: list[Path], tmp_path: Path) -> None:
