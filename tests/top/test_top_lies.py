@@ -66,7 +66,9 @@ def test_a_process_that_is_no_daemon_is_named_and_shared_memory_shown(worker: St
 @pytest.mark.usefixtures("prefix")
 def test_a_process_that_is_no_daemon_is_asked_again_only_after_a_rest() -> None:
     with lying(lambda path: b"") as asked:
-        assert Top(LiveSource()).lines[1].startswith("~ the daemon at ")
+        top = Top(LiveSource())
+        assert top.lines[1].startswith("~ the daemon at ")
+        assert [words.count("shared memory is read instead") for words in top.frame.status.words] == [1]
         assert len(asked) == 1
         Top(LiveSource(rest_seconds=0.0))
         assert len(asked) == 3  # for the status and for the bricks
