@@ -247,6 +247,7 @@ def test_every_test_reaches_import_time_code_and_only_its_own_calls(tmp_path: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # it builds brickd; next to thirty busy processes, this took more than 600 s
 def test_the_mutants_of_a_module_run_and_the_document_has_their_results(tmp_path: Path) -> None:
     options = "--module drain_order --sample 3 --seed 1 --json --tests tests/daemon/test_drain_turns.py"
     command = [f"{ROOT}/scripts/mutants", *options.split(), "--keep", str(tmp_path)]
