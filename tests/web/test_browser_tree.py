@@ -13,6 +13,8 @@ from page_workers import LAYERS, SHOWN, STEPS, WORKERS, page_workers
 from running import Running
 from sandbox import apart
 
+from brickd.base import units
+
 pytest_plugins = ["page_fixtures"]
 pytestmark = pytest.mark.ci
 
@@ -43,11 +45,6 @@ def pressed(tab: Tab, *keys: str) -> None:
     tab.page.get_by_role("application").focus()
     for key in keys:
         tab.page.keyboard.press(key)
-
-
-def node(nodes: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    (found,) = (each for each in nodes if each["name"] == name)
-    return found
 
 
 def test_the_arrows_go_to_children_siblings_and_parents(tab: Tab) -> None:
@@ -110,11 +107,12 @@ def test_a_zoom_into_a_node_that_no_longer_exists_shows_the_nearest_one_above(ta
 
 def test_the_share_of_nested_matches_counts_once(tab: Tab, module_daemon: Running) -> None:
     document = module_daemon.ask("/tree?over=start")
-    root, late = node(document["nodes"], "step"), node(document["nodes"], "late")
-    tab.open("tree?find=brick")
-    matched = tab.main.get_by_text("4 nodes found")
-    share = 100 * (root["total_ns"] + late["total_ns"]) / document["recorded_ns"]
-    assert matched.inner_text() == f"4 nodes found: ≤ {share:.0f} % of the time"
+    outer = next(each for each in document["nodes"] if "<" in each["name"])
+    tab.open("tree?find=n")  # only in `inner`, and in the name of the brick around it
+    share = units.percent(100 * outer["total_ns"] / document["recorded_ns"])
+    assert tab.main.get_by_text("nodes found").inner_text() == f"2 nodes found: {share} of the time"
+    tab.open("tree?find=late")
+    assert tab.main.get_by_text("1 node found").inner_text().startswith("1 node found: ≤ ")
 
 
 def test_the_table_has_every_node_and_its_figures(tab: Tab, module_daemon: Running) -> None:

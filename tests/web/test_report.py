@@ -81,8 +81,9 @@ def test_names_end_no_element_and_no_block(worker: Start, tmp_path: Path) -> Non
     assert page.count("</script>") == 2
     assert "<img" not in page
     assert HOSTILE in [brick["name"] for brick in data_of(page)["requests"][0]["document"]["bricks"]]
-    outside, fence = [], ""
-    for line in brickd("report", "--md").stdout.splitlines():  # as in CommonMark
+    outside, fence, text = [], "", brickd("report", "--md").stdout
+    assert "````text" in text, "a fence is longer than any backticks inside"
+    for line in text.splitlines():  # as in CommonMark
         if not fence and (opened := re.fullmatch("(`{3,})text", line)):
             fence = opened[1]
         elif fence and set(line) == {"`"} and len(line) >= len(fence):
