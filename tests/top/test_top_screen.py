@@ -66,6 +66,7 @@ def test_without_workers_every_panel_says_so_once_and_names_the_next_command(pan
     assert top.lines[0].startswith("brickd top  no workers  ")
     assert ("no workers", "yellow") in top.drawn.lines[0]
     assert top.text.count(NO_WORKERS) == 1
+    assert size.width > 80 or top.lines[1].startswith(f"> {panel.upper()}")  # a list without rows has no title
     assert "no problem" not in top.text
     assert "defect" not in top.text
 
