@@ -271,3 +271,14 @@ def test_the_scales_get_lighter_or_darker_all_along(modules: Tab, scheme: str) -
     assert first == sorted(first, reverse=scheme == "dark")
     assert last == sorted(last, reverse=scheme == "light")
     assert sequential == sorted(sequential, reverse=scheme == "light")
+
+
+def test_a_name_that_no_worker_has_never_becomes_all_workers(modules: Tab) -> None:
+    found = modules.page.evaluate(
+        """async () => {
+            const { servicesOf } = await import("/web/services.js");
+            const workers = [{ name: "api/0", service: "api" }, { name: "file", service: null }];
+            return servicesOf(workers, ["api/0", "gone", "file", "api"]);
+        }"""
+    )
+    assert found == ["api", "gone", "file"]
