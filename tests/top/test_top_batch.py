@@ -27,6 +27,7 @@ def test_a_batch_goes_on_at_once_if_the_answers_take_longer_than_the_interval() 
     # no answer comes within an interval of no length
     found = [*screens(LiveSource(), State(interval=0.0), 3, None, PLAIN)]
     assert [screen[0].startswith("brickd top  no workers  ") for screen in found] == [True] * 3
+    assert found[0][1] == "> BRICKS, by self"  # a list without workers has no title
 
 
 def test_a_batch_about_an_unknown_name_fails_like_other_verbs(worker: Start) -> None:
