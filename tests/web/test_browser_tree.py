@@ -19,7 +19,6 @@ pytest_plugins = ["page_fixtures"]
 pytestmark = pytest.mark.ci
 
 NODES = 10_000
-FRAME_MS = 100
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -169,21 +168,9 @@ def test_nodes_narrower_than_a_pixel_are_counted_with_all_below_them(tab: Tab) -
     assert {name for name, *_ in found["boxes"]} == {"", "0", "4"}
 
 
-def test_ten_thousand_nodes_are_drawn_in_less_than_a_tenth_of_a_second(tab: Tab) -> None:
+def test_of_ten_thousand_nodes_no_more_are_drawn_than_fit(tab: Tab) -> None:
     tab.open("tree")
-    times = tab.page.evaluate(
-        """async (length) => {
-            const { FlameGraph, arranged } = await import("/web/flame.js");
-            const nodes = Array.from({ length }, (_, n) => ({ kind: "brick", name: `node ${n}`, category: `c${n % 9}`,
-                parent: n ? Math.floor((n - 1) / 3) : null, total_ns: 1000 + n, order: n, bounded: n % 5 === 0 }));
-            const graph = new FlameGraph("", "", {});
-            document.getElementById("main").append(graph.element);
-            return Array.from({ length: 5 }, () => {
-                const before = performance.now();
-                graph.show(arranged(nodes, 0).root, null, () => false);
-                return performance.now() - before;
-            });
-        }""",
-        NODES,
-    )
-    assert min(times) < FRAME_MS
+    nodes = made((None, NODES), *((0, 1) for _ in range(NODES - 1)))
+    found = tab.page.evaluate(ARRANGED, [nodes, 100])
+    assert [name for name, *_ in found["boxes"]] == ["", "0"]
+    assert found["missing"] == NODES - 1
