@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import ExitStack
 from pathlib import Path
@@ -285,23 +286,49 @@ def test_streams_with_the_same_question_share_a_document_while_it_is_new() -> No
     assert built == ["first", "other", "second"]
 
 
-def test_an_error_reaches_each_reader_and_is_forgotten_later(capfd: pytest.CaptureFixture[str]) -> None:
-    async def fails() -> bytes:
-        raise NoSuchWorker("gone")
-
+def test_an_error_reaches_each_reader_and_is_not_printed(capfd: pytest.CaptureFixture[str]) -> None:
     async def run() -> None:
-        shared = event_stream.SharedDocuments()
-        for _ in range(2):
-            with pytest.raises(NoSuchWorker):
-                await shared.get("a", 60, fails)
-        left = asyncio.ensure_future(shared.get("b", 60, fails))
+        shared, go = event_stream.SharedDocuments(), asyncio.Event()
+
+        async def fails() -> bytes:
+            await go.wait()
+            raise NoSuchWorker("gone")
+
+        left, stays = (asyncio.ensure_future(shared.get(each, 60, fails)) for each in "ab")
+        await asyncio.sleep(0)
         await asyncio.sleep(0)
         left.cancel()
-        del shared, left
+        go.set()
+        for each in (stays, shared.get("b", 60, fails)):
+            with pytest.raises(NoSuchWorker):
+                await each
 
     asyncio.run(run())
     gc.collect()
     assert capfd.readouterr() == ("", "")
+
+
+class Question:
+    """Something that can be asked, and whose end can be seen."""
+
+
+def test_documents_that_nobody_needs_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def document() -> bytes:
+        return b""
+
+    async def run() -> None:
+        shared, question = event_stream.SharedDocuments(), Question()
+        await shared.get(question, 60, document)
+        seen = weakref.ref(question)
+        del question
+        await shared.get("another", 60, document)
+        assert seen() is not None, "the document is still new"
+        monkeypatch.setattr(event_stream, "_SHARED_SECONDS", -1)
+        await shared.get("a third", 60, document)
+        gc.collect()
+        assert seen() is None
+
+    asyncio.run(run())
 
 
 def test_a_shared_document_is_older_than_no_interval() -> None:
