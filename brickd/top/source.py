@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from brickd.base.units import SECOND
 from brickd.errors import NoDaemon
+from brickd.query.queries import HistoryQuery
 from brickd.query.query import Query
 from brickd.views import fetch_answer
 from brickd.views.fetch_answer import FetchedAnswer
@@ -130,11 +131,14 @@ class RecordingSource:
         """Answer from the snapshot at the requested time."""
         from brickd.views.next_command import rewritten
 
-        function = {"hang": "hang:of_recording", "histories": "history:of_each"}.get(
-            request.view, f"{request.view}:answer"
-        )
+        function = "of_recording" if request.view == "hang" else "answer"
         replay = self._shown(request.at)
-        answer: Answer = _function(f"brickd.views.{function}")(Interruptible(replay, self.stops), request.query)
+        interruptible = Interruptible(replay, self.stops)
+        if isinstance(request.query, HistoryQuery) and request.view == "histories":
+            from brickd.views.history import of_each
+
+            return FetchedAnswer({"histories": of_each(interruptible, request.query)}, ())
+        answer: Answer = _function(f"brickd.views.{request.view}:{function}")(interruptible, request.query)
         return FetchedAnswer(
             rewritten({**answer.document, "recording": replay.document()}), replay.words() + answer.words
         )

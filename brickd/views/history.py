@@ -22,6 +22,7 @@ from brickd.query.queries import HistoryQuery
 from brickd.views.common import (
     Answer,
     AskedPeriod,
+    Document,
     begun,
     ends_now,
     foreign_words,
@@ -56,10 +57,10 @@ def answer(world: World, query: HistoryQuery) -> Answer:
     return Answer(_document(world, of, total, every_ns, rows), words)
 
 
-def of_each(world: World, query: HistoryQuery) -> Answer:
-    """Make a history for each of the names. The slots, which take most of the time, are read only once.
+def of_each(world: World, query: HistoryQuery) -> dict[str, Document]:
+    """Return the history of each name about which something is known.
 
-    The document has the histories by name, without names about which nothing is known.
+    The slots, which take most of the time, are read only once.
     """
     query, period, every_ns = _asked(world, query)
     survey = world.survey()
@@ -74,10 +75,9 @@ def of_each(world: World, query: HistoryQuery) -> Answer:
             rows.extend(history.add(slot))
     for _, history, rows in histories.values():
         rows.extend(history.end())
-    found = {
+    return {
         name: _document(world, of, history.total, every_ns, rows) for name, (of, history, rows) in histories.items()
     }
-    return Answer({"histories": found}, survey.words)
 
 
 def _asked(world: World, query: HistoryQuery) -> tuple[HistoryQuery, AskedPeriod, int]:
