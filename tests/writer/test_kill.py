@@ -48,7 +48,7 @@ IN_EVENT = {
 }
 ELSEWHERE = {"header", "published", "name_text", "path_claimed", "site_claimed"}
 IN_REOPEN = {"bind", "leave", "moved", "next"}  # tested in test_lost.py, where another thread opens the next segment
-IN_REMOVAL = {"ended", "recorded"}  # tested in tests/daemon/test_removed.py
+IN_REMOVAL = {"counted", "ended", "recorded"}  # tested in tests/daemon/test_removed.py
 
 
 # The worker dies while it records marks. Each row has the numbers of missing marks and of odd summaries. Each round has
