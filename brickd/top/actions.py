@@ -13,8 +13,17 @@ from brickd.client import client
 from brickd.errors import BrickdError
 from brickd.query.orders import Silencing
 from brickd.query.query import to_query
+from brickd.top.frame import Frame
+from brickd.top.state import State
 
 NO_PROBLEM = "no problem is selected: Tab goes to the problems, 5 lists them"
+
+NOT_NOW = "S silences problems of now: n goes to now (a recording has no now)"
+
+
+def is_now(state: State, frame: Frame | None) -> bool:
+    """Whether the screen shows this machine now, so that an order to its daemon is about what the operator sees."""
+    return state.cursor is None and not (frame is not None and frame.recorded)
 
 
 def selected_problem(status: dict[str, Any] | None, selected: str | None) -> str | None:

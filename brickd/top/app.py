@@ -194,6 +194,9 @@ class TopApp(App[None]):
 
     def _silence(self) -> None:
         assert self.drawn is not None
+        if not actions.is_now(self.state, self.frame):
+            self._message = actions.NOT_NOW
+            return
         status = self.frame.status.document if self.frame is not None else None
         of = self.drawn.shown.lists.get(self.state.focus)
         problem = actions.selected_problem(status, None if of is None else of.selected)

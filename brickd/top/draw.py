@@ -32,7 +32,7 @@ Document = dict[str, Any]
 _SLACK = 1.0  # snapshots of a recording are 10 s apart, or a little more or less
 _STALE_SECONDS = 3.0  # data older than this many seconds, beyond the interval, is called old
 _LEAST_ERROR = 20  # an error keeps this many cells, so that the age of the data does not hide it
-_TITLE = "brickd top"
+_TITLE, _SHORT_TITLE, _WIDE = "brickd top", "top", 40
 _OF_NOW = "workers and problems are those of now; 8 and 9 show the history and events until this time"
 
 
@@ -146,13 +146,15 @@ def _page(above: Sequence[Line], below: Line, size: Cells) -> list[Line]:
 
 def _header(state: State, frame: Frame, width: int) -> Line:
     document = frame.status.document
-    left = [line(_TITLE, "title"), line(escape.text(" ".join(state.names)))]
+    name, names = line(_TITLE if width >= _WIDE else _SHORT_TITLE, "title"), line(escape.text(" ".join(state.names)))
     if document is None:
-        return texts.cut(joined(left), width)
+        return texts.cut(joined([name, names]), width)
+    time_shown, *others = _when(state, frame, document)
+    past, now = (texts.EMPTY, time_shown) if state.cursor is None else (time_shown, texts.EMPTY)
     paused = line("PAUSED", "selected") if state.paused else texts.EMPTY
     # what must never be cut comes first
-    parts = [*left[:1], paused, painted(status.verdict_line(document, _PAINTING)), *left[1:]]
-    return texts.cut(joined([*parts, *_when(state, frame, document)]), width)
+    parts = [name, past, paused, painted(status.verdict_line(document, _PAINTING)), names, now, *others]
+    return texts.cut(joined(parts), width)
 
 
 _PAINTING = Screen(None, colour=True)
@@ -170,7 +172,8 @@ def _when(state: State, frame: Frame, document: Document) -> list[Line]:
     at = shown_at(state, frame)
     stamp = time.strftime("%H:%M:%S" if _is_today(at) else "%Y-%m-%d %H:%M:%S", time.localtime(at))
     cursor = line(f"AT {stamp}", "selected") if state.cursor is not None else line(stamp)
-    return [cursor, line(escape.text(str(document["source"]))), line(f"every {units.write_duration(state.interval)}")]
+    every = texts.EMPTY if frame.recorded else line(f"every {units.write_duration(state.interval)}")
+    return [cursor, line(escape.text(str(document["source"]))), every]
 
 
 def _is_today(at: float) -> bool:
@@ -233,7 +236,7 @@ def _panel(state: State, frame: Frame, document: Document, width: int, room: int
     notices = [line(escape.text(text, width), style) for text, style in note]
     left = None if room is None else max(0, room - 1 - len(head) - len(notices))
     of = block(state, "panel", content.rows, left)
-    bar = title(state, "panel", _panel_title(panel, state, width), of.shown, width)
+    bar = title(state, "panel", _panel_title(panel, state, document, width), of.shown, width)
     shown = [bar, *notices, *head, *of.lines]
     return Block(shown if room is None else shown[: max(0, room)], of.shown)
 
@@ -278,8 +281,9 @@ def _age(kept: KeptAnswer, frame: Frame) -> str:
     return f"; the data is {units.duration((frame.newest - kept.received) * 1e9)} old"
 
 
-def _panel_title(panel: panels.Panel, state: State, width: int) -> str:
-    names = state.picked if panel.name == "diff" else state.about
+def _panel_title(panel: panels.Panel, state: State, status: Document, width: int) -> str:
+    names = panels.services(state, status) if panel.by_service else state.about
+    names = state.picked or names if panel.name == "diff" else names
     about = f" of {', '.join(escape.both_ends(each, width // 3) for each in names)}" if names else ""
     parts = [f"{panel.name.upper()}{about}"]
     if panel.sorts:

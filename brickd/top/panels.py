@@ -70,6 +70,7 @@ class Panel(NamedTuple):
         draw: makes the rows from the document.
         timed: whether the query can be about a past time of this machine.
         sorts: the orders that it offers; the first one is the default.
+        by_service: whether it is always about whole services, because the view compares their workers.
     """
 
     key: str
@@ -79,6 +80,7 @@ class Panel(NamedTuple):
     draw: Callable[[Document, Screen, State], Content]
     timed: bool = False
     sorts: Sequence[str] = ()
+    by_service: bool = False
 
 
 def request(state: State, status: Document, *, recorded: bool) -> Request | None:
@@ -136,18 +138,18 @@ def _history(state: State, status: Document) -> Query:
     return HistoryQuery(names=state.about, over=state.rates_over, at=state.cursor)
 
 
-def _services(state: State, status: Document) -> tuple[str, ...]:
+def services(state: State, status: Document) -> tuple[str, ...]:
     """Return the services of the names that the panel is about."""
     of = {worker["name"]: worker["service"] for worker in status["workers"] or ()}
     return tuple(dict.fromkeys(of.get(name) or name for name in state.about))
 
 
 def _stragglers(state: State, status: Document) -> Query:
-    return StragglersQuery(names=_services(state, status))
+    return StragglersQuery(names=services(state, status))
 
 
 def _coverage(state: State, status: Document) -> Query:
-    return CoverageQuery(names=_services(state, status))
+    return CoverageQuery(names=services(state, status))
 
 
 def _hang(state: State, status: Document) -> Query:
@@ -213,9 +215,17 @@ def _draw_problems(document: Document, screen: Screen, state: State) -> Content:
     rows = [
         PanelRow(line, each["id"])
         for each in [*document["problems"], *document["silenced"]]
+        if _names(state, each["service"], *each["workers"])
         for line in wording.problem(each, screen)
     ]
+    if not rows and state.subject is not None:
+        return Content((), [PanelRow(f"no active problem names {escape.text(state.subject)}")])
     return Content((), rows or [PanelRow(status.verdict_line(document, screen))])
+
+
+def _names(state: State, *names: str | None) -> bool:
+    """Whether the chosen worker or service is one of the names. If none is chosen, all are shown."""
+    return state.subject is None or state.subject in names
 
 
 def _draw_hang(document: Document, screen: Screen, state: State) -> Content:
@@ -267,7 +277,7 @@ def _ledger(of: Document) -> Document:
 
 
 def _is_about(worker: Document, state: State) -> bool:
-    return state.subject is None or state.subject in (worker["name"], worker["service"])
+    return _names(state, worker["name"], worker["service"])
 
 
 def _draw_history(document: Document, screen: Screen, state: State) -> Content:
@@ -285,10 +295,12 @@ def _draw_events(document: Document, screen: Screen, state: State) -> Content:
     newest = [
         each
         for each in reversed(document["events"])
-        if until is None or datetime.fromisoformat(each["time"]).timestamp() <= until
+        if (until is None or datetime.fromisoformat(each["time"]).timestamp() <= until)
+        and _names(state, each["service"], each["worker"])
     ][:_EVENTS]
     rows = [PanelRow(line, str(each["number"])) for each in newest for line in events.lines(each, screen)]
-    return Content((), rows or [PanelRow("no event yet" if until is None else "no event until this time")])
+    of = "" if state.subject is None else f" of {escape.text(state.subject)}"
+    return Content((), rows or [PanelRow(f"no event{of} is kept" + ("" if until is None else " until this time"))])
 
 
 def _draw_workers(document: Document, screen: Screen, state: State) -> Content:
@@ -313,8 +325,8 @@ PANELS = {
     for panel in (
         Panel("1", "bricks", "bricks", _bricks, _draw_bricks, timed=True, sorts=BRICK_SORTS),
         Panel("2", "tree", "tree", _tree, _draw_tree, timed=True),
-        Panel("3", "stragglers", "stragglers", _stragglers, _draw_stragglers),
-        Panel("4", "numerics", "coverage", _coverage, _draw_coverage),
+        Panel("3", "stragglers", "stragglers", _stragglers, _draw_stragglers, by_service=True),
+        Panel("4", "numerics", "coverage", _coverage, _draw_coverage, by_service=True),
         Panel("5", "problems", None, _workers, _draw_problems),
         Panel("6", "hang", "hang", _hang, _draw_hang),
         Panel("7", "ledger", None, _workers, _draw_ledger),

@@ -67,7 +67,7 @@ class Asker:
             try:
                 self._ask_all(state, before, tick=tick)
             except InterruptionError:
-                self._status, self._panel = known  # an answer to some of the choices is no answer to them
+                self._status, self._panel = known  # half of the answers would not fit together
                 raise
             self.seconds = time.monotonic() - began
         self._asked = state
@@ -130,8 +130,9 @@ class Asker:
             # if the answer fails, what was at another time must not be shown as if it were of this time
             known = unknown(self._status) if other else self._status
             self._status = self._ask(lambda: Request("status", query, at), known)
-        if before is not None and (before.panel, before.about) != (state.panel, state.about):
-            self._panel = KeptAnswer()  # the document is that of another panel
+        # the document of another panel or of another time is not shown as if it were the wanted one
+        if before is not None and _panel_of(before) != _panel_of(state):
+            self._panel = KeptAnswer()
         if (status := self._status.document) is None:
             return
         self._panel = self._ask(lambda: panels.request(state, status, recorded=recorded), self._panel)
@@ -157,6 +158,11 @@ class Asker:
         if known is None or self._asked is None or known.period != (self._asked.cursor, self._asked.rates_over):
             return False
         return self._source.recorded or time.monotonic() - known.asked < _HISTORY_SECONDS
+
+
+def _panel_of(state: State) -> tuple[object, ...]:
+    """Return the choices whose answers replace no other one."""
+    return state.panel, state.about, state.cursor
 
 
 def _unexpected(error: Exception) -> str:

@@ -70,7 +70,7 @@ def test_a_batch_of_a_recording_shows_its_workers_and_ends(worker: Start, tmp_pa
     file = timed(tmp_path / "a.brick")
     shown = brickd("top", "-b", "-n", "1", file)
     assert (shown.returncode, shown.stderr) == (0, "")
-    assert "  recording  " in shown.stdout.splitlines()[0]
+    assert shown.stdout.splitlines()[0].endswith("  recording")
     assert "  api/0" in {line[2:9].rstrip() for line in shown.stdout.splitlines()}
 
 

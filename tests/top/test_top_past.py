@@ -98,3 +98,28 @@ def test_a_time_that_the_daemon_did_not_see_shows_no_worker_and_no_problem(
         assert not any(has(top.lines, text) for text in ("no problem", "died", " live", "no workers"))
         assert panel != "problems" or has(top.lines, "the problems of this time are not known")
         assert panel != "ledger" or has(top.lines, "the ledger of this time is not kept")
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_screen_of_20_columns_says_that_its_time_is_past(past: Past, paused: bool) -> None:
+    cursor = past.began_ns / SECOND + 35
+    top = Top(DaemonSource(past), State(cursor=cursor, paused=paused), Cells(20, 10))
+    assert top.lines[0].startswith(f"top  AT {time.strftime('%H:%M:%S', time.localtime(cursor))}")
+
+
+def test_the_rows_of_now_are_not_shown_at_a_time_that_is_not_kept(past: Past) -> None:
+    top = Top(DaemonSource(past), State(period=None), WIDE)
+    assert has(top.lines, "BRICK  CATEGORY"), top.text
+    top.state = top.state._replace(cursor=past.began_ns / SECOND - 500)
+    top.ask()
+    assert not has(top.lines, "BRICK  CATEGORY")
+    assert top.frame.panel.document is None
+
+
+@pytest.mark.parametrize(("subject", "named"), [("other/0", True), ("other", True), ("api/0", False), ("api", False)])
+def test_the_problems_of_a_chosen_worker_name_it_or_its_service(past: Past, subject: str, named: bool) -> None:
+    state = State(panel="problems", cursor=past.began_ns / SECOND + 35, subject=subject)
+    lines = Top(DaemonSource(past), state, WIDE).lines
+    (at,) = [n for n, line in enumerate(lines) if f"PROBLEMS of {subject}" in line]
+    assert has(lines[at:], "other/0 died; ") is named
+    assert has(lines[at:], f"no active problem names {subject}") is not named
