@@ -2,7 +2,8 @@
 
 Owns: the state and its changes. Must not know: textual, documents, which key does what. Invariants: A state never
 changes; each function returns a new one. The selection follows its subject (a worker, a brick, a problem), so that a
-key never acts on another row that moved to the same place. At most two workers are picked.
+key never acts on another row that moved to the same place. An untouched list, and a list whose first row is selected,
+stay at their first row, so that they show the newest rows. At most two workers are picked.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Selection(NamedTuple):
     """Where the operator is in a list.
 
     Attributes:
-        key: the subject of the selected row; None if the row has no subject.
+        key: the subject of the selected row; None if the row has none, or if the selection stays at the first row.
         row: the selected row.
         first: the first row on the screen.
     """
@@ -142,6 +143,8 @@ ROWS_STEP = 200  # a panel asks for this many more rows than the operator has pa
 def resolved(place: Selection, keys: Sequence[str | None], height: int) -> Selection:
     """Return the place in a list that may have changed: the same subject, or else the nearest row.
 
+    A place at the first row without a subject stays at the first row.
+
     >>> resolved(Selection("b", 1, 0), ["x", "a", "b"], 2)
     Selection(key='b', row=2, first=1)
     >>> resolved(Selection("gone", 5, 4), ["x", "a"], 2), resolved(Selection(), [], 3)
@@ -152,6 +155,8 @@ def resolved(place: Selection, keys: Sequence[str | None], height: int) -> Selec
     index = min(place.row, len(keys) - 1)
     if place.key is not None and keys[index] != place.key and place.key in keys:
         index = keys.index(place.key)
+    if index == 0 and keys[0] != place.key:
+        return Selection()
     first = max(min(place.first, index, len(keys) - height), index - height + 1, 0)
     return Selection(keys[index], index, first)
 
@@ -181,7 +186,9 @@ def _at(state: State, of: ShownList, row: int) -> State:
     if not of.keys:
         return state
     row = max(0, min(row, len(of.keys) - 1))
-    return placed(state, resolved(Selection(of.keys[row], row, of.place.first), of.keys, max(1, of.height)))
+    # at the first row, the operator wants the newest or the worst row, not this one
+    key = of.keys[row] if row else None
+    return placed(state, resolved(Selection(key, row, of.place.first), of.keys, max(1, of.height)))
 
 
 def placed(state: State, place: Selection, of: ListName | None = None) -> State:

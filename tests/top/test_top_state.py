@@ -8,6 +8,7 @@ from brickd.query.queries import BricksQuery, DiffQuery
 from brickd.query.query import START
 from brickd.top import state as states
 from brickd.top.keys import KEYS, help_lines, press
+from brickd.top.list_block import settled
 from brickd.top.panels import PANELS, request
 from brickd.top.state import LONG_STEP, STEP, OnScreen, Selection, ShownList, State, resolved
 
@@ -40,10 +41,10 @@ def pressed(*keys: str, state: State = State(), shown: OnScreen = SHOWN) -> Stat
 def test_arrows_move_in_the_list_that_has_the_focus() -> None:
     assert pressed("down").places == {"panel": Selection("gemm", 1, 0)}
     assert pressed("down", "down", "down").places == {"panel": Selection(None, 2, 1)}
-    assert pressed("down", "up", "up").places == {"panel": Selection("rope", 0, 0)}
+    assert pressed("down", "up", "up").places == {"panel": Selection(None, 0, 0)}
     assert pressed("tab", "end").places == {"workers": Selection("api/2", 3, 2)}
     assert pressed("tab", "pagedown").places == {"workers": Selection("api/0", 1, 0)}
-    assert pressed("tab", "pagedown", "home").places == {"workers": Selection("api", 0, 0)}
+    assert pressed("tab", "pagedown", "home").places == {"workers": Selection(None, 0, 0)}
 
 
 def test_the_focus_goes_through_all_lists_on_the_screen() -> None:
@@ -59,6 +60,21 @@ def test_the_selection_follows_its_subject() -> None:
     assert resolved(at, ["api/1", "api/1", "api/1"], 2) == at  # the same subject in several rows
     assert resolved(Selection(None, 1, 0), [None, None], 2) == Selection(None, 1, 0)
     assert resolved(Selection("x", 9, 9), list("abcdefghijx"), 4) == Selection("x", 10, 7)
+
+
+def test_an_untouched_list_stays_at_its_newest_row() -> None:
+    newer, height = ["n3", "n2", "n1"], 2
+    shown = ShownList(["n1"], ["n1"], height, resolved(Selection(), ["n1"], height))
+    on_screen = OnScreen({"panel": shown})
+    untouched = settled(State(), on_screen.lists)
+    for state in (untouched, pressed("home", state=untouched, shown=on_screen), pressed("up", shown=on_screen)):
+        place = resolved(settled(state, on_screen.lists).places["panel"], newer, height)
+        assert (place.row, place.first, newer[place.row]) == (0, 0, "n3")
+    # a row that the operator chose is followed, even after it was the first one for a while
+    chosen = resolved(Selection("n2", 1, 0), ["n2"], height)
+    assert resolved(chosen, newer, height) == Selection("n2", 1, 0)
+    # if its subject is gone, the first row is not one that the operator chose
+    assert resolved(Selection("gone", 1, 0), ["n1"], height) == Selection()
 
 
 @pytest.mark.parametrize("name", PANELS)
