@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 
@@ -105,3 +107,100 @@ def test_a_link_restores_the_view_the_time_and_the_workers(tab: Tab, tabs: Calla
     other.wait()
     assert other.page.locator("#time").inner_text().startswith("now, ")
     assert other.choices == {"name": "api/1", "find": "inner"}
+
+
+def test_the_url_with_its_token_works_in_a_tab_that_is_open(tabs: Callable[..., Tab]) -> None:
+    tab = tabs()
+    url = tab.url
+    tab.url = url.partition("#")[0]
+    tab.page.goto(tab.url)
+    notice = tab.page.get_by_role("alert").filter(has_text="This page needs a token")
+    notice.wait_for()
+    tab.page.evaluate("(token) => { location.hash = token; }", url.partition("#")[2])
+    tab.main.get_by_role("rowheader", name="api/1", exact=True).wait_for()
+    assert "token" not in tab.page.url
+    assert notice.count() == 0
+    tab.errors.clear()  # the browser reports each 401
+
+
+def test_the_key_for_later_moves_by_a_minute_until_it_reaches_now(tab: Tab) -> None:
+    now = int(time.time())
+    tab.open("hang")
+    tab.open(f"hang?at={now - 200}")
+    tab.page.keyboard.press("]")
+    tab.page.wait_for_function("(at) => location.hash === `#hang?at=${at}`", arg=now - 140)
+    tab.open(f"hang?at={now - 30}")
+    tab.page.keyboard.press("]")
+    tab.page.wait_for_function("() => location.hash === '#hang'")
+    tab.errors.clear()  # the daemon keeps nothing of the time before it started
+
+
+def test_a_time_that_cannot_be_leads_to_now(tab: Tab) -> None:
+    for at in ("9e15", "99999999999", "-1", "x", "Infinity"):
+        tab.open(f"ledger?at={at}")
+        assert tab.page.locator("#time").inner_text().startswith("now, ")
+
+
+def test_a_daemon_that_sends_nothing_is_not_shown_as_now(tabs: Callable[..., Tab], module_daemon: Running) -> None:
+    tab = tabs()
+    tab.page.clock.install()
+    tab.open("ledger")
+    line, shown = tab.page.locator("#line"), tab.page.locator("#time")
+    assert shown.inner_text().startswith("now, ")
+    os.kill(module_daemon.process.pid, signal.SIGSTOP)
+    try:
+        tab.page.clock.fast_forward(8_000)
+        tab.page.get_by_role("alert").filter(has_text="no answer since ").wait_for()
+        assert shown.inner_text().startswith("as of ")
+        assert line.get_attribute("class") == "unknown"
+    finally:
+        os.kill(module_daemon.process.pid, signal.SIGCONT)
+    tab.page.wait_for_function("() => document.getElementById('time').textContent.startsWith('now, ')")
+    assert line.get_attribute("class") == "bad"
+
+
+def test_a_search_does_not_pull_back_and_adds_one_entry_to_the_history(tab: Tab) -> None:
+    tab.open("overview")
+    tab.open("bricks")
+    entries = tab.page.evaluate("() => history.length")
+    tab.page.get_by_role("searchbox").press_sequentially("xyz")
+    tab.page.wait_for_function("() => location.hash === '#bricks?find=xyz'")
+    assert tab.page.evaluate("() => history.length") == entries
+    tab.page.evaluate("() => { location.hash = 'numerics'; }")
+    tab.wait()
+    tab.page.keyboard.press("Tab")
+    assert tab.place == "numerics"
+    tab.page.go_back()
+    tab.wait()
+    assert tab.page.get_by_role("searchbox").input_value() == "xyz"
+
+
+def test_keys_do_nothing_behind_the_help(tab: Tab) -> None:
+    tab.open("hang")
+    tab.page.keyboard.press("?")
+    tab.page.keyboard.press("1")
+    assert tab.place == "hang"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "colour"),
+    [
+        (["equal", "equal"], "good"),
+        (["equal"], "good"),
+        ([], "unknown"),
+        (["unproven off"], "unknown"),
+        (["equal", "unproven"], "unknown"),
+        (["equal", "unproven off"], "good"),
+        (None, "unknown"),
+    ],
+    ids=str,
+)
+def test_where_nothing_was_compared_the_page_is_not_green(
+    modules: Tab, verdicts: list[str] | None, colour: str
+) -> None:
+    evidence = None if verdicts is None else [
+        {"verdict": each.partition(" ")[0], "recorded": not each.endswith("off")} for each in verdicts
+    ]  # fmt: skip
+    status = {"problems": [], "silenced": [], "workers": [{}], "evidence": evidence}
+    found = modules.page.evaluate("async (status) => (await import('/web/main.js')).health(status)", status)
+    assert found[0] == colour

@@ -27,7 +27,7 @@ export const bricks = {
     const choose = (name) => (value) => page.go(chosen(page.place, name, value));
     const over = choice("Time", OVER, choose("over"));
     const by = choice("One row for each", BY, choose("by"));
-    const find = search("Find bricks", choose("find"));
+    const find = search("Find bricks", (value) => page.go(chosen(page.place, "find", value), { replaces: true }));
     const table = new Table("Bricks", columns("brick"), tableOptions(page));
     let shown = { table, by: "brick" };
     const place = element("div", {}, table.element);

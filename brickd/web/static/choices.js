@@ -34,12 +34,17 @@ export function nameChoice(label, all, choose) {
   };
 }
 
-/** A field for a text that rows must have. */
+/** A field for a text that rows must have. `choose` must not add an entry to the history for each letter. */
 export function search(label, choose) {
-  const field = element("input", { type: "search", onchange: () => choose(field.value), oninput: () => choose(field.value) });
+  let typed = null; // a text that is not in the place yet
+  const field = element("input", { type: "search", oninput: () => choose(typed = field.value) });
   return {
     element: element("label", {}, label, " ", field),
-    show(value) { if (document.activeElement !== field) field.value = value ?? ""; },
+    show(value) {
+      const text = value ?? "";
+      if (typed === null) field.value = text;
+      else if (typed === text) typed = null;
+    },
   };
 }
 

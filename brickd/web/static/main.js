@@ -15,12 +15,13 @@ import { numerics } from "./numerics.js";
 import { overview } from "./overview.js";
 import { changed, parsed, written } from "./place.js";
 import { knows, servicesOf } from "./services.js";
-import { SourceError, pageSource, requestPath } from "./source.js";
+import { SourceError, hasToken, pageSource, requestPath } from "./source.js";
 import { tree } from "./tree.js";
 import { workers } from "./workers.js";
 
 const VIEWS = [overview, workers, bricks, latency, tree, numerics, hang, ledger];
 const EVERY = 2; // seconds between two documents of the stream
+const LATE = 6; // seconds after which a status that did not come is late
 const AGAIN = 2000; // milliseconds before a stream that ended is opened again
 const PASSING = new Set(["unreachable", "busy", "no_daemon"]); // errors after which the same request may succeed
 const STEP = 60; // seconds by which the keys move the time
@@ -33,7 +34,8 @@ class Page {
     this.documents = {};
     this.mounted = null;
     this._asking = null; // stops the requests of a place that is no longer shown
-    this._newest = null; // the time of the newest status
+    this._newest = null; // the newest status of now: its time, and when it came
+    this._failed = false; // whether the newest request failed
     this._services = []; // what is asked for at an earlier time
     this._kept = new Map(); // for each view of the API, a document that stays for some seconds
     this._drawn = null; // the place whose documents are drawn
@@ -58,7 +60,11 @@ class Page {
       this.main.focus();
     });
     document.addEventListener("keydown", (event) => this._key(event));
-    window.addEventListener("hashchange", () => this._arrive(this._parsed()));
+    window.addEventListener("hashchange", () => {
+      if (hasToken()) this.source = pageSource(); // the URL with its token was opened in this tab
+      this._arrive(this._parsed());
+    });
+    setInterval(() => this._lookWhetherLate(), 1000);
     document.addEventListener("visibilitychange", () => (document.hidden ? this._asking.abort() : this._arrive(this.place)));
   }
 
@@ -85,7 +91,8 @@ class Page {
 
   /** Show an earlier or a later time. */
   turn(by) {
-    const now = this._newest ?? Date.now() / 1000;
+    const passed = this._newest ? (performance.now() - this._newest.came) / 1000 : 0;
+    const now = (this._newest?.time ?? Date.now() / 1000) + passed;
     const at = Math.round((this.place.at ?? now) + by);
     this.go({ at: at >= now ? null : at });
   }
@@ -147,7 +154,7 @@ class Page {
 
   async _round(place, status, signal, names = place.names) {
     this.documents.status = status;
-    this._newest = place.at ?? Date.now() / 1000;
+    if (place.at === null) this._newest = { time: timeOf(status), came: performance.now() };
     this._frame();
     try {
       const asked = { ...place, names, chosen: place.names, recorded: this.source.recorded };
@@ -191,6 +198,15 @@ class Page {
       : error?.message ?? "";
     setText(this.notice, text);
     this.notice.hidden = text === "";
+    this._failed = text !== "";
+    this._frame();
+  }
+
+  /** Say so if the daemon sends nothing, although its connection is open. */
+  _lookWhetherLate() {
+    const isLive = this.place.at === null && !this.source.recorded && !document.hidden && !this._failed;
+    if (!isLive || !this._newest || performance.now() - this._newest.came < 1000 * LATE) return;
+    this._say(new SourceError("late", `no answer since ${clock(this._newest.time)} UTC (brickd status shows whether the daemon runs)`));
   }
 
   _frame() {
@@ -210,12 +226,14 @@ class Page {
   }
 
   _timeText(status) {
-    if (this.place.at !== null && this.mounted.view.onlyNow) return `${this.mounted.view.title} has no past: it shows now`;
+    if (this.place.at !== null && this.mounted.view.onlyNow) {
+      return `${moment(this.place.at)}; ${this.mounted.view.title} has no past and shows now`;
+    }
     if (this.source.recorded) {
       return status?.recording ? `recorded until ${moment(seconds(status.recording.shown))}` : `as of ${moment(seconds(this.source.made))}`;
     }
     if (this.place.at !== null) return `${moment(this.place.at)}${this._servicesText()}`;
-    return this._newest === null ? "" : `now, ${clock(this._newest)} UTC`;
+    return this._newest === null ? "" : `${this._failed ? "as of" : "now,"} ${clock(this._newest.time)} UTC`;
   }
 
   _servicesText() {
@@ -226,13 +244,14 @@ class Page {
   _health(status) {
     const [colour, text] = status ? health(status) : ["", ""];
     setText(this.line, text);
-    this.line.className = colour;
+    this.line.className = this._failed && status ? "unknown" : colour;
     setText(this.words, status?.words?.join("; ") ?? "");
     this.words.hidden = !status?.words?.length;
   }
 
   _key(event) {
     if (event.ctrlKey || event.altKey || event.metaKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
+    if (document.getElementById("help").open) return;
     const view = VIEWS[Number(event.key) - 1];
     if (view) this.go({ view: view.name });
     else if (event.key === "[" && !this.source.recorded) this.turn(-STEP);
@@ -253,7 +272,13 @@ export function health(status) {
   if (status.problems.length) return ["bad", `${many(status.problems.length, "problem")}${silenced}`];
   if (unproven) return ["unknown", `no problem, ${unproven} unproven${silenced}`];
   if (status.evidence === null) return ["unknown", `no problem; what was compared then is not kept${silenced}`];
+  if (!status.evidence.some((each) => each.verdict === "equal")) return ["unknown", `no problem; no numbers were compared${silenced}`];
   return ["good", `no problem${silenced}`];
+}
+
+/** Return the time of a status, in seconds since 1970: by the daemon's clock, if a daemon answered. */
+function timeOf({ daemon }) {
+  return daemon ? seconds(daemon.started) + daemon.uptime_ns / 1e9 : Date.now() / 1000;
 }
 
 function otherTheme() {

@@ -30,7 +30,7 @@ export const numerics = {
   mount(room, page) {
     const verdict = element("p", { role: "status" });
     const evidence = new Table("Verdicts", EVIDENCE, { key: evidenceKey });
-    const find = search("Find sites", (value) => page.go(chosen(page.place, "find", value)));
+    const find = search("Find sites", (value) => page.go(chosen(page.place, "find", value), { replaces: true }));
     const opened = new SitePart(() => page.go(chosen(page.place, "site", "")));
     const sites = new Table("Sites", COLUMNS, {
       key: (row) => row.key, mark: (row) => (row.differs ? "marked" : ""),

@@ -4,6 +4,7 @@
 // Invariants: An address never has the token. An address that is damaged leads to the overview of now.
 
 const VIEW = /^[a-z]+$/;
+const LAST = 4e9; // seconds since 1970; a later time is damaged
 
 /** The first place. */
 export const START = Object.freeze({ view: "overview", at: null, names: Object.freeze([]), choices: Object.freeze({}) });
@@ -22,7 +23,7 @@ export function parsed(fragment) {
   for (const [name, value] of parameters) if (name !== "at" && name !== "name") choices[name] = value;
   return {
     view: VIEW.test(view) ? view : START.view,
-    at: Number.isFinite(at) && at > 0 ? at : null,
+    at: at > 0 && at < LAST ? at : null,
     names: parameters.getAll("name"),
     choices,
   };

@@ -24,6 +24,9 @@ export function requestPath(view, parameters = {}) {
 
 const TOKEN = "brickd-token";
 
+/** Return whether the address has a token. */
+export const hasToken = () => new URLSearchParams(location.hash.slice(1)).has("token");
+
 /** Move the token from the address to the session's storage, and return it; null if there is none. */
 export function takenToken() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");

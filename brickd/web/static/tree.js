@@ -71,7 +71,7 @@ class TreeView {
   _look(text) {
     this.text = text;
     if (this.root) this._draw();
-    this.page.go(chosen(this.page.place, "find", text));
+    this.page.go(chosen(this.page.place, "find", text), { replaces: true });
   }
 
   _zoom(item) {
