@@ -201,6 +201,6 @@ def test_where_nothing_was_compared_the_page_is_not_green(
     evidence = None if verdicts is None else [
         {"verdict": each.partition(" ")[0], "recorded": not each.endswith("off")} for each in verdicts
     ]  # fmt: skip
-    status = {"problems": [], "silenced": [], "workers": [{}], "evidence": evidence}
+    status: dict[str, object] = {"problems": [], "silenced": [], "workers": [{}], "evidence": evidence}
     found = modules.page.evaluate("async (status) => (await import('/web/main.js')).health(status)", status)
     assert found[0] == colour
