@@ -262,8 +262,11 @@ def _content(
     if not panel.timed and panel.view is not None and kept.error is None and kept.words[:1] != frame.status.words[:1]:
         notes += [(f"~ {words}", "yellow") for words in kept.words[:1]]
     # a recording ends at the cursor, so its document needs no other limit
-    drawn = panel.draw(kept.document, screen, state._replace(cursor=None) if frame.recorded else state)
-    return panels.filtered(drawn, state), notes
+    until = state._replace(cursor=None) if frame.recorded else state
+    drawn = panel.draw(kept.document, screen, until)
+    # what the operator types may be in the part of a name that does not fit
+    uncut = panel.draw(kept.document, Screen(None, colour=False), until) if state.filter else drawn
+    return panels.filtered(drawn, uncut, state), notes
 
 
 def _without_workers(status: Document, content: panels.Content) -> list[tuple[str, texts.Style]]:

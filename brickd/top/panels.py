@@ -26,6 +26,7 @@ from brickd.query.queries import (
 from brickd.query.query import START, Query
 from brickd.screens.screen import Screen
 from brickd.screens.table import WORKER, Column, Figure
+from brickd.top import lines as texts
 from brickd.top.source import Request
 from brickd.top.state import ROWS_STEP, Selection, State
 
@@ -338,13 +339,39 @@ PANELS = {
 }
 
 
-def filtered(content: Content, state: State) -> Content:
-    """Return the rows that the operator wants to see, in the wanted order. Notes stay at the end."""
+def filtered(content: Content, uncut: Content, state: State) -> Content:
+    """Return the rows that the operator wants to see, in the wanted order. Notes stay at the end.
+
+    Args:
+        content: the rows as they are on the screen.
+        uncut: the rows of the same document without a limit of width, in which the filter's text is searched.
+        state: what the operator chose.
+    """
     rows = [row for row in content.rows if row.key is not None]
     notes = [row for row in content.rows if row.key is None]
     if not rows:  # a text: its lines are the rows
         rows, notes = notes, rows
     if state.filter:
-        wanted = escape.text(state.filter).casefold()
-        rows, notes = [row for row in rows if wanted in row.text.casefold()], []
+        rows, notes = _matching(rows, uncut.rows, escape.text(state.filter).casefold()), []
+        rows = rows or [PanelRow(f"no row has '{escape.text(state.filter)}'")]
     return content._replace(rows=[*(reversed(rows) if state.reverse else rows), *notes])
+
+
+def _matching(rows: Sequence[PanelRow], uncut: Sequence[PanelRow], wanted: str) -> list[PanelRow]:
+    """Return the rows whose subject has the text. Of a subject with several rows, all are returned."""
+    full: dict[str, str] = {}
+    for row in uncut:
+        if row.key is not None:
+            full[row.key] = f"{full.get(row.key, '')}{_plain(row)}\n"
+    # a text may have more lines on a narrow screen, and then none of them is known uncut
+    counterparts = uncut if len(uncut) == len(rows) else rows
+
+    def searched(row: PanelRow, counterpart: PanelRow) -> str:
+        return f"{_plain(row)}\n{_plain(counterpart)}" if row.key is None else full.get(row.key, "")
+
+    pairs = zip(rows, counterparts, strict=True)
+    return [row for row, counterpart in pairs if wanted in searched(row, counterpart).casefold()]
+
+
+def _plain(row: PanelRow) -> str:
+    return texts.text(texts.painted(row.text))

@@ -144,6 +144,50 @@ def test_a_filter_shows_no_rows_until_all_rows_have_arrived(worker: Start) -> No
     assert [line for line in top.lines if line.startswith("n99 ")]
 
 
+def test_a_filter_searches_whole_names_and_no_colours(worker: Start) -> None:
+    started(
+        worker,
+        """
+for number in range(9):
+    with brick.span(f"{'model.' * 12}layers.{number:02}{'.projection' * 6}"): pass
+pause()
+""",
+        BRICKD_SERVICE="api",
+    )
+    started(worker, LOSING, BRICKD_SERVICE="lossy")
+    for panel in ("bricks", "tree"):
+        top = Top(state=State(subject="api", panel=panel))
+        assert not any("layers.07" in line for line in top.lines)
+        top.state = top.state._replace(filter="Layers.07")
+        top.ask()
+        (row,) = top.drawn.shown.lists["panel"].texts
+        assert "model." in row
+        top.state = top.state._replace(filter="layers.77")
+        top.ask()
+        assert "no row has 'layers.77'" in top.lines
+    top = Top(state=State(panel="problems"))
+    for typed, found in (("[33m", False), ("[0m", False), ("! ", True)):
+        top.state = top.state._replace(filter=typed)
+        top.ask()
+        drawn = draw(top.state, top.frame, top.size)  # with colours
+        texts = drawn.shown.lists["panel"].texts
+        assert any("\x1b[33m" in each for each in texts) == found
+        assert (texts == [f"no row has '{typed}'"]) != found
+
+
+def test_a_filter_finds_all_rows_of_a_problem(worker: Start) -> None:
+    started(worker, LOSING, BRICKD_SERVICE="api")
+    top = Top(state=State(panel="problems"), size=Cells(40, 50))
+    shown = top.drawn.shown.lists["panel"]
+    whole = [text for key, text in zip(shown.keys, shown.texts, strict=True) if key == shown.keys[0]]
+    assert len(whole) > 2
+    words = " ".join(each.strip() for each in whole).split()
+    top.state = top.state._replace(filter=" ".join(words[1:10]))  # over the end of a line
+    assert not any(top.state.filter in each for each in whole)
+    top.ask()
+    assert top.drawn.shown.lists["panel"].texts == whole
+
+
 def test_a_cut_list_says_which_rows_are_shown(worker: Start) -> None:
     started(worker, BRICKS, BRICKD_SERVICE="api")
     top = Top()

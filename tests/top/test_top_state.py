@@ -9,7 +9,7 @@ from brickd.query.query import START
 from brickd.top import state as states
 from brickd.top.keys import KEYS, help_lines, press
 from brickd.top.list_block import settled
-from brickd.top.panels import PANELS, request
+from brickd.top.panels import PANELS, Content, PanelRow, filtered, request
 from brickd.top.state import LONG_STEP, STEP, OnScreen, Selection, ShownList, State, resolved
 
 NAMES = ["api", "api/0", "api/1", "api/2"]
@@ -122,6 +122,21 @@ def test_a_filter_takes_every_key_until_enter() -> None:
     assert pressed("enter", "escape", state=typing).filter == ""
     assert len(pressed("/", *["y"] * 300).filter) == 200
     assert pressed("/", "f5").filter == ""
+
+
+def test_a_filter_searches_all_rows_of_a_subject_and_no_colours() -> None:
+    def found(filter: str, *rows: PanelRow, uncut: tuple[PanelRow, ...] = ()) -> list[str]:
+        content = Content((), rows)
+        kept = filtered(content, content._replace(rows=uncut or rows), State(filter=filter))
+        return [row.text for row in kept.rows]
+
+    two = (PanelRow("fast", "a"), PanelRow("slow", "a"), PanelRow("other", "b"), PanelRow("a note: fast"))
+    assert found("FAST", *two) == found("slow", *two) == ["fast", "slow"]
+    assert found("none", *two) == ["no row has 'none'"]
+    text = (PanelRow("\x1b[31m! slow\x1b[0m"), PanelRow("equ…"))
+    assert (found("31m", *text), found("[0", *text)) == (["no row has '31m'"], ["no row has '[0'"])
+    assert found("equal", *text, uncut=(PanelRow("! slow"), PanelRow("equal"))) == ["equ…"]
+    assert found("slow", *text, uncut=(PanelRow("equal"),)) == [text[0].text]
 
 
 def test_the_cursor_moves_in_time_and_returns_to_the_present() -> None:
