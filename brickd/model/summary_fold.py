@@ -170,8 +170,11 @@ class SummaryFold(Generic[Key]):
 
 
 def _usual_ns(fold: _reader.Fold, number: int, tick_ns: float) -> float | None:
-    """Return the mean self time of the usual calls; None if too much of the time belongs to rows below."""
+    """Return the mean self time of the usual calls; None if too much of the time belongs to other spans."""
     row = fold.row(number)
-    if row["self_ns"] < _LEAF * row["total_ns"]:
+    # The histogram has every span, also those inside a span of the same name, which `total_ns` omits. If only such
+    # spans ended in a window, `total_ns` is 0.
+    spans_ns = row["mean_ns"] * row["count"]
+    if not spans_ns or row["self_ns"] < _LEAF * spans_ns:
         return None
-    return usual_mean(fold.histogram(number), row["total_ns"] / tick_ns) * tick_ns * row["self_ns"] / row["total_ns"]
+    return usual_mean(fold.histogram(number), spans_ns / tick_ns) * tick_ns * row["self_ns"] / spans_ns

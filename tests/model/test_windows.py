@@ -399,6 +399,35 @@ def test_a_slot_has_the_workers_of_a_brick_side_by_side() -> None:
     assert (found.length_ns, found.ended.at_ns - found.began.at_ns) == (EVERY_NS, EVERY_NS)
 
 
+def test_the_usual_calls_of_a_recursion_are_known_while_its_outermost_span_is_open() -> None:
+    made = MadeUp()
+    made.begin("recur")
+    began = snapshot(worker(made, 1))
+    work(made, "recur", 1_000, 1_000, 1_000, 9_000)
+    (share,) = slot(began, snapshot(worker(made, 1), now_ns=EVERY_NS), 0.0).bricks["made", "recur"]
+    assert (share.count, share.self_ns) == (4, 12_000)
+    assert share.usual_ns == pytest.approx(1_000, rel=0.2)
+
+
+def test_a_recursion_has_no_usual_calls_if_most_of_its_spans_are_inside_others() -> None:
+    made = MadeUp()
+    began = snapshot(worker(made, 1))
+    for _ in range(4):
+        made.begin("recur")
+        work(made, "recur", 1_000)
+        made.end()
+    (share,) = slot(began, snapshot(worker(made, 1), now_ns=EVERY_NS), 0.0).bricks["made", "recur"]
+    assert (share.usual_ns, share.call_ns) == (None, 500)
+
+
+def test_calls_that_took_no_time_have_no_usual_time() -> None:
+    made = MadeUp()
+    began = snapshot(worker(made, 1))
+    work(made, "gemm", 0, 0)
+    (share,) = slot(began, snapshot(worker(made, 1), now_ns=EVERY_NS), 0.0).bricks["made", "gemm"]
+    assert (share.usual_ns, share.call_ns) == (None, 0)
+
+
 def of_bricks(found: Slot) -> dict[tuple[str, str], str]:
     return {key: found.categories[key] for key in found.bricks}
 

@@ -147,3 +147,15 @@ def test_the_successor_of_a_slow_worker_is_not_slow_by_its_name(worker: Start, p
             assert (sorted(names), judged.findings, slot) == ([f"api/{n}" for n in range(4)], (), slot)
         assert watch.logged() == ["straggler", "straggler_gone"]
         assert judged.coverage[0].judged == 2
+
+
+def test_a_slow_worker_is_named_by_calls_inside_an_open_call_of_the_same_brick(worker: Start, prefix: str) -> None:
+    with machine(prefix) as here:
+        watch = Watch(here, worker, 4)
+        watch.send("enter", *range(4))
+        for _ in range(5):
+            watch.send("work", 0, 1, 2)
+            watch.send("work", 3, gemm_ns=2_000_000)
+            judged = watch.look()
+        assert [(finding.about.worker, finding.about.brick) for finding in judged.findings] == [("api/3", "gemm")]
+        watch.send("leave", *range(4))
