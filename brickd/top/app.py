@@ -45,7 +45,6 @@ _STYLES = {
     "bold": RichStyle(bold=True),
     "title": RichStyle(bold=True, reverse=True),
     "selected": RichStyle(reverse=True),
-    "picked": RichStyle(underline=True),
 }
 
 

@@ -13,11 +13,11 @@ from typing import Literal, NamedTuple
 
 from brickd.base import escape
 
-Style = Literal["", "red", "yellow", "green", "dim", "bold", "title", "selected", "picked"]
+Style = Literal["", "red", "yellow", "green", "dim", "bold", "title", "selected"]
 
 _PAINT = re.compile("\x1b\\[([0-9;]*)m")
 _COLOURS: dict[str, Style] = {"31": "red", "32": "green", "33": "yellow"}
-# A line that begins with one of these is about something wrong, or about something not proven. On a screen without
+# A row with one of these signs is about something wrong, or about something not proven. On a screen without
 # colours, the sign is all that is left.
 SIGNS: dict[str, Style] = {"!": "red", "~": "yellow"}
 
