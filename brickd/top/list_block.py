@@ -36,7 +36,7 @@ def _row(row: PanelRow, *, selected: bool) -> Line:
     texts = painted(row.text)
     if selected:
         return styled(texts or (StyledText(" "),), "selected")
-    style = SIGNS.get(row.text[:1])
+    style = SIGNS.get(row.sign)
     return styled(texts, style) if style and all(not each.style for each in texts) else texts
 
 

@@ -47,10 +47,17 @@ COLOURED = Look()
 
 
 class PanelRow(NamedTuple):
-    """A row of a panel: its painted text, and its subject; None if the row has none."""
+    """A row of a list.
+
+    Attributes:
+        text: the painted text.
+        key: the subject; None if the row has none.
+        sign: "!" or "~" if brickd began the text with it; a name may begin with the same characters.
+    """
 
     text: str
     key: str | None = None
+    sign: str = ""
 
 
 class Content(NamedTuple):
@@ -316,7 +323,7 @@ def _draw_diff(document: Document, screen: Screen, state: State) -> Content:
     lines = diff.render(document, screen, False, None, times=True)
     comparable = document["verdict"] != "not_comparable"
     why = () if comparable else [escape.text(f"~ {reason}", screen.width) for reason in document["reasons"]]
-    return _texts([*why, *lines])
+    return Content((), [*(PanelRow(line, sign="~") for line in why), *(PanelRow(line) for line in lines)])
 
 
 BRICK_SORTS = ("self", "total", "count", "mean", "p50", "p99", "bytes", "spread", "name")

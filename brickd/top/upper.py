@@ -88,7 +88,9 @@ _GAP, _LEAST_LEDGER = " │ ", 3
 def _problem_rows(document: Document, screen: Screen) -> list[panels.PanelRow]:
     """Return one row for each problem: the list shows as many problems as possible, and panel 5 all of each."""
     return [
-        panels.PanelRow(screen.paint(escape.text(f"! {each['id']} {each['text']}", screen.width), "red"), each["id"])
+        panels.PanelRow(
+            screen.paint(escape.text(f"! {each['id']} {each['text']}", screen.width), "red"), each["id"], "!"
+        )
         for each in document["problems"] or ()
     ]
 
@@ -114,7 +116,7 @@ def _workers(
     of: Block = block(
         state,
         "workers",
-        [panels.PanelRow(text, row.name) for text, row in zip(body, rows, strict=True)],
+        [panels.PanelRow(text, row.name, row.sign) for text, row in zip(body, rows, strict=True)],
         None if room is None else room - 1,
     )
     first = of.shown.place.first

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -15,7 +15,8 @@ from brickd.screens.screen import Screen
 from brickd.screens.status import verdict_line
 from brickd.top import lines, worker_list
 from brickd.top.frame import Frame
-from brickd.top.panels import PANELS
+from brickd.top.list_block import block
+from brickd.top.panels import PANELS, Look, PanelRow
 from brickd.top.source import LiveSource, Request
 from brickd.top.sparkline import rates
 from brickd.top.state import DAY, Selection, State
@@ -153,6 +154,22 @@ def test_how_many_lines_the_lists_get(
     assert (high, low) == expected
     assert len(found.lines) == high + low
     assert list(found.trends) == ["api", *(f"api/{number}" for number in range(workers))][: max(0, high - 1)]
+
+
+def test_a_sign_has_a_colour_and_a_name_that_looks_like_one_has_none(made: Made) -> None:
+    state = State(names=("x",), focus="problems")
+
+    def styles(rows: Sequence[PanelRow]) -> list[set[str]]:
+        return [{each.style for each in one} for one in block(state, "panel", rows, 9).lines]
+
+    names = [PanelRow("! 3 PROBLEMS", "! 3 PROBLEMS"), PanelRow("~ slow"), PanelRow("! lost", sign="!")]
+    assert styles([*names, PanelRow("~ unknown", sign="~")]) == [{""}, {""}, {"red"}, {"yellow"}]
+    document = made({"state": "died"}, {"lost": 1}, {}, problems=1)
+    found = upper(state._replace(focus="panel"), Frame(state), document, 80, 23, Look())
+    rows = [each for each in found.lines if lines.text(each)[:1] in "!~" or "live" in lines.text(each)]
+    assert [{each.style for each in row} for row in rows] == [{""}, {"red"}, {"yellow"}, {""}, {"red"}]
+    plain = upper(state._replace(focus="panel"), Frame(state), document, 80, 23, PLAIN)
+    assert {each.style for each in plain.lines[-1]} == {"red"}
 
 
 def test_rates_are_asked_for_the_workers_on_the_screen(made: Made) -> None:

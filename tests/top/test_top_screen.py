@@ -15,6 +15,7 @@ from top_screens import PLAIN, Top
 from verbs import LOSING, SPANS, brickd, started
 
 from brickd.base.units import NO_WORKERS, SECOND
+from brickd.screens.screen import Screen
 from brickd.screens.status import verdict
 from brickd.shm.segment import open_segment
 from brickd.shm.segment_files import find
@@ -263,10 +264,14 @@ def test_a_lost_record_has_a_sign_without_colours(worker: Start) -> None:
 def test_picked_workers_are_compared(worker: Start) -> None:
     for _ in range(2):
         started(worker, BRICKD_SERVICE="api")
-    screen = Top().press("tab", "down", "x", "down", "x", "d")
+    top = Top()
+    screen = top.press("tab", "down", "x", "down", "x", "d")
     assert "> DIFF of api/0, api/1" in screen
     assert any(line.startswith(" *  api/0") for line in screen)
     assert any(line.startswith("~ no fingerprints of api/0 and api/1") for line in screen)
+    document = top.frame.panel.document
+    assert document is not None
+    assert [row.sign for row in PANELS["diff"].draw(document, Screen(80, colour=True), top.state).rows[:2]] == ["~", ""]
 
 
 def test_the_help_replaces_all_lists_and_scrolls(worker: Start) -> None:
