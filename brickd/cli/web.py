@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from brickd.base import escape
 from brickd.base.paths import Runtime, runtime
 from brickd.base.secret_file import token_of
 from brickd.cli.output import emit, output_options
@@ -63,13 +65,14 @@ def web(http: str | None, token_file: Path | None, url: bool, output: str) -> No
 
     here = runtime()
     token = _token(here) if token_file is None else token_of(token_file, "--token-file")
+    token_path = here.web_token if token_file is None else token_file
     listener = TcpListener(http or _ADDRESS)
     gateway = Gateway(Forwarder(here.socket, prefix()), Port(listener.name, token))
     gc.set_threshold(*_USUAL_GC)
-    asyncio.run(_serve(HttpServer(listener, gateway, Limits.of_port(_CLIENTS)), token, output))
+    asyncio.run(_serve(HttpServer(listener, gateway, Limits.of_port(_CLIENTS)), token, token_path, output))
 
 
-async def _serve(server: HttpServer, token: bytes, output: str) -> None:
+async def _serve(server: HttpServer, token: bytes, token_path: Path, output: str) -> None:
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # If nohup or the shell of a script made this process ignore a signal, that signal stays ignored.
@@ -78,7 +81,8 @@ async def _serve(server: HttpServer, token: bytes, output: str) -> None:
     await server.open()
     url = page_url(server.address, token)
     # What is not a terminal may be a log that others can read.
-    _report(url, output, url if sys.stdout.isatty() else f"{page_url(server.address)} (its token: brickd web --json)")
+    without = f"{page_url(server.address)} (its token is in {escape.text(os.path.abspath(token_path))})"
+    _report(url, output, url if sys.stdout.isatty() else without)
     await stopped.wait()
     await server.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -109,12 +110,19 @@ def test_wrong_options_of_web_are_refused(prefix: str, tmp_path: Path) -> None:
     assert "or give a token of your own: --token-file FILE" in found.stderr
 
 
-def test_output_that_may_be_a_log_has_no_token_of_web(prefix: str) -> None:
-    with going("web", "--http", "127.0.0.1:0") as process:
+@pytest.mark.parametrize("named", [False, True])
+def test_output_that_may_be_a_log_has_the_file_of_the_token_and_not_the_token(
+    prefix: str, tmp_path: Path, *, named: bool
+) -> None:
+    file = tmp_path / "own token" if named else runtime().web_token
+    if named:
+        file.write_text("of-my-own-0123456789\n")
+        file.chmod(0o600)
+    with going("web", "--http", "127.0.0.1:0", *(("--token-file", os.path.relpath(file)) if named else ())) as process:
         assert process.stdout is not None
         line = process.stdout.readline().decode()
-        token = runtime().web_token.read_text().strip()
-        assert line.endswith("/ (its token: brickd web --json)\n")
+        token = file.read_text().strip()
+        assert line.endswith(f"/ (its token is in {file})\n")
         assert token not in line
         assert token.encode() not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
         process.terminate()
