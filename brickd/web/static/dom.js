@@ -60,6 +60,30 @@ export function replace(parent, ...children) {
   add(parent, children);
 }
 
+/** Change what is in an element into these children. What is equal stays, and so do the focus and the selection. */
+export function update(parent, ...children) {
+  const made = parent.cloneNode(false);
+  add(made, children);
+  become(parent, made);
+}
+
+/** Make a node equal to a new one, but keep what is equal. The listeners of the new one are not copied. */
+export function become(old, made) {
+  if (old.isEqualNode(made)) return;
+  if (old.nodeType === Node.TEXT_NODE) {
+    old.data = made.data;
+    return;
+  }
+  for (const name of old.getAttributeNames()) if (!made.hasAttribute(name)) old.removeAttribute(name);
+  for (const name of made.getAttributeNames()) {
+    if (old.getAttribute(name) !== made.getAttribute(name)) old.setAttribute(name, made.getAttribute(name));
+  }
+  const [ours, theirs] = [[...old.childNodes], [...made.childNodes]];
+  const alike = ours.length === theirs.length && ours.every((each, n) => each.nodeName === theirs[n].nodeName);
+  if (alike) ours.forEach((each, n) => become(each, theirs[n]));
+  else old.replaceChildren(...theirs);
+}
+
 /** Set the text of an element if it is another one, so that screen readers do not read it again. */
 export function setText(of, text) {
   const shown = visible(text);

@@ -3,7 +3,7 @@
 // Owns: the columns, the order of its rows, which verdicts are good. Must not know: how a verdict is reached.
 // Invariant: Where nothing could be compared, the verdict is never shown as good.
 
-import { element, replace, setText } from "./dom.js";
+import { element, replace, setText, update } from "./dom.js";
 import { count, duration, many } from "./figures.js";
 import { Table } from "./table.js";
 
@@ -30,7 +30,7 @@ export const hang = {
       show({ hang: document }, { at }) {
         found.forEach((each) => { each.hidden = at !== null; });
         setText(words, at === null ? document.words.join("; ") : "Open spans are known only for now.");
-        replace(verdicts, at === null ? verdictItems(document) : []);
+        update(verdicts, at === null ? verdictItems(document) : []);
         if (at !== null) return;
         const odd = document.services.flatMap(({ service, odd: each }) => each.map((worker) => ({ ...worker, service })));
         named.element.hidden = !odd.length;

@@ -3,7 +3,7 @@
 // Owns: the order of its lines. Must not know: how documents are asked. Invariant: Both sides of the sum are shown, so a
 // reader can check it.
 
-import { element, replace } from "./dom.js";
+import { element, replace, update } from "./dom.js";
 import { Table } from "./table.js";
 import { LOST, NAME, PROBLEM, STATE, spansColumn } from "./worker_columns.js";
 
@@ -25,11 +25,11 @@ export const ledger = {
       show({ status }) {
         records.element.hidden = each.element.hidden = status.ledger === null;
         if (status.ledger === null) {
-          replace(sum, element("h2", { id: "sum-title" }, "Spans"), element("p", { class: "unknown" }, NOT_KEPT));
+          update(sum, element("h2", { id: "sum-title" }, "Spans"), element("p", { class: "unknown" }, NOT_KEPT));
           return;
         }
         const { spans, lost } = status.ledger;
-        replace(sum, element("h2", { id: "sum-title" }, "Spans"),
+        update(sum, element("h2", { id: "sum-title" }, "Spans"),
           element("p", {}, `${exact(spans.begun)} begun = ${PARTS.map((part) => `${exact(spans[part])} ${part}`).join(" + ")}`),
           element("p", { class: lost.spans + lost.details + lost.events ? "bad" : "good" },
             `lost: ${exact(lost.spans)} spans, ${exact(lost.details)} details, ${exact(lost.events)} events`),

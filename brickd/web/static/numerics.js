@@ -5,7 +5,7 @@
 // mark is never only a colour.
 
 import { finding, search } from "./choices.js";
-import { element, replace } from "./dom.js";
+import { element, replace, update } from "./dom.js";
 import { EVIDENCE, evidenceKey, reasons } from "./evidence.js";
 import { count, duration, many, size } from "./figures.js";
 import { chosen } from "./place.js";
@@ -42,7 +42,7 @@ export const numerics = {
       missing.element, notes);
     return {
       show({ coverage }, { choices }) {
-        replace(verdict, verdictOf(coverage));
+        update(verdict, verdictOf(coverage));
         evidence.element.hidden = !coverage.evidence.length;
         evidence.show(coverage.evidence);
         find.show(choices.find);
@@ -54,7 +54,7 @@ export const numerics = {
         const lacking = missingOf(coverage);
         missing.element.hidden = !lacking.length;
         missing.show(lacking);
-        replace(notes, notesOf(coverage).map((text) => element("li", {}, text)));
+        update(notes, notesOf(coverage).map((text) => element("li", {}, text)));
       },
     };
   },

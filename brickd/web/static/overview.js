@@ -3,7 +3,7 @@
 // Owns: the order of its parts. Must not know: how documents are asked. Invariant: What was not compared is called
 // unproven, and never "no problem".
 
-import { element, replace } from "./dom.js";
+import { element, replace, update } from "./dom.js";
 import { EVIDENCE, evidenceKey } from "./evidence.js";
 import { atMost, duration, many, percent } from "./figures.js";
 import { Table } from "./table.js";
@@ -28,7 +28,7 @@ export const overview = {
     replace(room, problems, evidence.element, states.element, largest.element);
     return {
       show({ status }) {
-        replace(problems, problemList(status));
+        update(problems, problemList(status)); // a command in it can be selected
         evidence.element.hidden = !status.evidence?.length;
         evidence.show(status.evidence ?? []);
         states.show(status.workers ?? []);

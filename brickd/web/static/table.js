@@ -1,10 +1,10 @@
 // A table of many rows.
 //
 // Owns: sorting, the keys, which rows are in the page. Must not know: documents. Invariants: Only rows near the visible
-// part are in the page, so that ten thousand rows cost as little as forty. New rows move neither the scroll position nor
-// the focus.
+// part are in the page, so that ten thousand rows cost as little as forty. New figures move neither the scroll position
+// nor the focus, and a text that stays the same stays selected.
 
-import { element, replace, setText, short, visible } from "./dom.js";
+import { become, element, setText, short, visible } from "./dom.js";
 
 const ROW = 28; // pixels; page.css has the same number
 const WIDE = 50; // letters of a text that page.css may cut
@@ -26,7 +26,11 @@ export class Table {
     this.sorted = { column: columns.find((each) => each.title === options.sort) ?? null, down: true };
     this.selected = null;
     this.heads = columns.map((column) => this._head(column));
-    this.body = element("tbody", { onkeydown: (event) => this._key(event) });
+    this.body = element("tbody", {
+      onkeydown: (event) => this._key(event),
+      onclick: options.open ? (event) => this._click(event) : undefined,
+    });
+    this._made = new Map(); // the elements of the rows in the page, by the keys of the rows
     this.caption = element("caption", {}, caption);
     this.table = element("table", {}, this.caption, element("thead", {}, element("tr", {}, this.heads)), this.body);
     this.element = element(
@@ -75,35 +79,50 @@ export class Table {
     }
     if (this._drawn?.first === first && this._drawn.last === last) return;
     this._drawn = { first, last };
-    const focused = this.body.contains(document.activeElement);
+    const focused = this.body.contains(document.activeElement) ? document.activeElement : null;
     if (this.selected === null && length) this.selected = this._keyOf(this.ordered[0]);
-    replace(
-      this.body,
+    const before = this._made;
+    this._made = new Map();
+    arrange(this.body, [
       spacer(first, this.columns.length),
-      this.ordered.slice(first, last).map((row, n) => this._row(row, first + n)),
+      ...this.ordered.slice(first, last).map((row, n) => this._placed(row, first + n, before)),
       spacer(length - last, this.columns.length),
-    );
-    if (focused) this.body.querySelector('tr[tabindex="0"]')?.focus({ preventScroll: true });
+    ].filter(Boolean));
+    if (focused === null || focused === document.activeElement) return;
+    const focus = focused.isConnected ? focused : this.body.querySelector('tr[tabindex="0"]'); // a moved row loses it
+    focus?.focus({ preventScroll: true });
   }
 
   _keyOf(row) {
     return this.options.key ? this.options.key(row) : this.ordered.indexOf(row);
   }
 
-  _row(row, at) {
-    const opens = Boolean(this.options.open);
-    const chosen = this._keyOf(row) === this.selected;
+  /** Return the element of a row; the one that the row had before, if there was one. */
+  _placed(row, at, before) {
+    const key = this._keyOf(row);
+    const [made, old] = [this._row(row, at, key), before.get(key)];
+    before.delete(key); // two rows may have the same key
+    if (old) become(old, made);
+    this._made.set(key, old ?? made);
+    return old ?? made;
+  }
+
+  _row(row, at, key) {
     return element(
       "tr",
       {
         class: this.options.mark?.(row) || undefined,
         "aria-rowindex": at + 2,
         "data-at": at,
-        tabindex: chosen ? 0 : -1,
-        onclick: opens ? () => this._open(at) : undefined,
+        tabindex: key === this.selected ? 0 : -1,
       },
       this.columns.map((column, n) => cell(column, row, n === 0)),
     );
+  }
+
+  _click(event) {
+    const at = event.target.closest("tr")?.dataset.at;
+    if (at !== undefined) this._open(Number(at));
   }
 
   _open(at) {
@@ -146,6 +165,17 @@ function cell(column, row, first) {
     class: column.number ? "number" : undefined,
     title: typeof content === "string" && content.length > WIDE ? visible(content) : undefined,
   }, content);
+}
+
+/** Make these the children of an element. A child that stays is moved only if another order needs it. */
+function arrange(parent, children) {
+  const stay = new Set(children);
+  for (const each of [...parent.children]) if (!stay.has(each)) each.remove();
+  let next = parent.firstChild;
+  for (const each of children) {
+    if (each === next) next = next.nextSibling;
+    else parent.insertBefore(each, next);
+  }
 }
 
 /** Compare two values. A value that is null comes last in both orders. */

@@ -5,7 +5,7 @@
 // document, are counted. A time that is not known has no box, and is never 0.
 
 import { choice, finding, search } from "./choices.js";
-import { element, replace, setText } from "./dom.js";
+import { element, replace, setText, update } from "./dom.js";
 import { count, duration, many, percent, size } from "./figures.js";
 import { FlameGraph, arranged, found, labelOf } from "./flame.js";
 import { chosen } from "./place.js";
@@ -38,7 +38,8 @@ class TreeView {
       min: choice("Smallest share", MIN, choose("min")) };
     this.find = search("Find nodes", (value) => this._look(value));
     this.matched = element("p", { role: "status" });
-    this.crumbs = element("nav", { "aria-label": "Zoom", class: "crumbs" });
+    this.crumbs = element("nav", { "aria-label": "Zoom", class: "crumbs",
+      onclick: (event) => this._zoomOut(event.target) });
     this.about = element("dl", { id: "node" });
     this.missing = element("p", { class: "small" });
     this.spoken = element("p", { class: "skip", role: "status" }); // for screen readers: the picture has no text
@@ -64,7 +65,7 @@ class TreeView {
     Object.assign(this, arranged(document.nodes, document.recorded_ns));
     this.zoomed = found(this.root, pathOf(place.choices.zoom));
     this.selected = this.selected && sameOrNull(this.root, this.selected.path);
-    replace(this.notes, notesOf(document).map((text) => element("li", {}, text)));
+    update(this.notes, notesOf(document).map((text) => element("li", {}, text)));
     this._draw();
   }
 
@@ -106,16 +107,26 @@ class TreeView {
   }
 
   _trail() {
-    const steps = [];
-    for (let at = this.zoomed; at; at = at.parent) steps.unshift(at);
-    replace(this.crumbs, steps.map((item) => element("button", { type: "button", onclick: () => this._zoom(item),
+    update(this.crumbs, stepsTo(this.zoomed).map((item) => element("button", { type: "button",
       "aria-current": item === this.zoomed ? "true" : undefined }, item.node ? item.node.name : "all")));
+  }
+
+  _zoomOut(button) {
+    const at = [...this.crumbs.children].indexOf(button);
+    if (at >= 0) this._zoom(stepsTo(this.zoomed)[at]);
   }
 
   _describe(item) {
     const texts = item.node ? describedNode(item.node) : [["Self time of all nodes", duration(this.document.recorded_ns)]];
-    replace(this.about, texts.map(([term, text]) => [element("dt", {}, term), element("dd", {}, text)]));
+    update(this.about, texts.map(([term, text]) => [element("dt", {}, term), element("dd", {}, text)]));
   }
+}
+
+/** Return the items from the root to this one. */
+function stepsTo(item) {
+  const steps = [];
+  for (let at = item; at; at = at.parent) steps.unshift(at);
+  return steps;
 }
 
 /** Return the path of a zoom, or the root's if it is damaged. */

@@ -1,0 +1,97 @@
+"""The tables and lists of the page: what stays when new figures come every 2 seconds, in a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from browser import Tab
+from faults import Start
+from page_workers import page_workers
+from running import Running
+from sandbox import apart
+
+pytest_plugins = ["page_fixtures"]
+pytestmark = pytest.mark.ci
+
+
+@pytest.fixture(scope="module", autouse=True)
+def isolated() -> Iterator[str]:
+    """All tests look at the same workers."""
+    with apart() as name:
+        yield name
+
+
+@pytest.fixture(scope="module", autouse=True)
+def world(module_worker: Start, module_daemon: Running) -> None:
+    page_workers(module_worker, module_daemon)
+
+
+def redrawn(tab: Tab) -> None:
+    """Draw the documents again, as when new ones come, without a change of the focus."""
+    tab.page.evaluate("document.getElementById('theme').click()")
+
+
+def test_the_next_command_of_a_problem_stays_selected(tab: Tab, module_daemon: Running) -> None:
+    tab.open("overview")
+    (problem,) = module_daemon.ask("/status")["problems"]
+    tab.main.get_by_text(problem["command"]).evaluate("(code) => getSelection().selectAllChildren(code)")
+    redrawn(tab)
+    assert tab.page.evaluate("String(getSelection())") == problem["command"]
+
+
+def test_a_button_of_the_trail_keeps_the_focus_and_zooms_out(tab: Tab) -> None:
+    tab.open('tree?zoom=["brick:step"]')
+    everything = tab.main.get_by_role("navigation", name="Zoom").get_by_role("button", name="all")
+    everything.focus()
+    redrawn(tab)
+    assert everything.evaluate("(button) => button === document.activeElement")
+    tab.page.keyboard.press("Enter")
+    tab.wait()
+    assert "zoom" not in tab.choices
+
+
+# Shows a table, gives a row the focus and selects its name, and shows the table with new figures.
+TABLE = """async ([before, after]) => {
+    const { Table } = await import("/web/table.js");
+    const opened = [];
+    const columns = [
+        { title: "Name", text: (row) => row.name, value: (row) => row.name },
+        { title: "Figure", number: true, node: (row) => row.figure, value: (row) => row.figure },
+    ];
+    const options = { key: (row) => row.name, open: (row) => opened.push(row.figure), sort: "Figure" };
+    const table = new Table("Test", columns, options);
+    document.getElementById("main").replaceChildren(table.element);
+    const rows = (figures) => Object.entries(figures).map(([name, figure]) => ({ name, figure }));
+    const row = (name) => [...table.body.children].find((each) => each.firstChild.textContent === name);
+    table.show(rows(before));
+    row("a").focus();
+    const [old, text] = [row("a"), row("a").firstChild.firstChild];
+    getSelection().selectAllChildren(row("a").firstChild);
+    table.show(rows(after));
+    const found = {
+        shown: [...table.body.children].map((each) => [...each.children].map((cell) => cell.textContent)),
+        numbers: [...table.body.children].map((each) => each.dataset.at),
+        same: old === row("a") && text === row("a").firstChild.firstChild,
+        focused: document.activeElement?.firstChild?.textContent,
+        selected: String(getSelection()),
+    };
+    row("a").click();
+    return { ...found, opened };
+}"""
+
+
+def test_a_row_with_new_figures_keeps_the_focus_and_the_selected_text(modules: Tab) -> None:
+    before, after = {"b": 3, "a": 2, "gone": 1}, {"c": 9, "b": 3, "a": 5}
+    found = modules.page.evaluate(TABLE, [before, after])
+    assert found["shown"] == [["c", "9"], ["a", "5"], ["b", "3"]]
+    assert found["numbers"] == ["0", "1", "2"]
+    assert found["focused"] == "a"
+    assert found["same"]
+    assert found["opened"] == [5], "a click opens the row as it is now"
+
+
+def test_a_row_at_its_old_place_stays_selected(modules: Tab) -> None:
+    found = modules.page.evaluate(TABLE, [{"b": 3, "a": 2}, {"b": 4, "a": 1, "c": 0}])
+    assert found["shown"] == [["b", "4"], ["a", "1"], ["c", "0"]]
+    assert (found["selected"], found["focused"], found["same"]) == ("a", "a", True)
