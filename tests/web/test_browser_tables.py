@@ -1,8 +1,11 @@
-"""The tables and lists of the page: what stays when new figures come every 2 seconds, in a browser."""
+"""The tables and lists of the page: their period, and what stays when new figures come, in a browser."""
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from browser import Tab
@@ -95,3 +98,50 @@ def test_a_row_at_its_old_place_stays_selected(modules: Tab) -> None:
     found = modules.page.evaluate(TABLE, [{"b": 3, "a": 2}, {"b": 4, "a": 1, "c": 0}])
     assert found["shown"] == [["b", "4"], ["a", "1"], ["c", "0"]]
     assert (found["selected"], found["focused"], found["same"]) == ("a", "a", True)
+
+
+PERIODS: list[tuple[dict[str, Any], str]] = [
+    ({"from": None, "to": None, "over_ns": None}, "since the start"),
+    ({"from": None, "to": None, "over_ns": 59_000_000_000}, "last 59.0 s"),
+    (
+        {"from": "2026-07-01T05:52:01.5Z", "to": "2026-07-01T05:52:11.5Z", "over_ns": 10_000_000_000},
+        "05:52:01 to 05:52:11 UTC",
+    ),
+    (
+        {"from": "2026-07-01T23:59:55Z", "to": "2026-07-02T00:00:05Z", "over_ns": 10_000_000_000},
+        "2026-07-01 23:59:55 UTC to 2026-07-02 00:00:05 UTC",
+    ),
+]
+
+
+def answered(tab: Tab, view: str, at: int, document: dict[str, Any]) -> None:
+    """Answer requests for a view at a time with this document."""
+    tab.page.route(re.compile(rf"/v1/{view}\?at=%40{at}\b"), lambda route: route.fulfill(json=document))
+
+
+def test_every_table_of_bricks_has_the_period_of_its_document(tab: Tab, module_daemon: Running) -> None:
+    for view in ("status", "bricks", "tree"):
+        document = module_daemon.ask(f"/{view}")
+        for at, (period, _) in enumerate(PERIODS, start=1):
+            answered(tab, view, at, {**document, **period})
+    for at, (_, text) in enumerate(PERIODS, start=1):
+        for view, start in (("overview", "Bricks with"), ("bricks", "4 rows of 4"), ("tree", "Time in each node")):
+            tab.open(f"{view}?at={at}")
+            caption = tab.main.locator("caption, p").filter(has_text=start)
+            assert caption.inner_text().endswith(f", {text}")
+
+
+def test_a_past_time_asks_for_its_own_period_and_offers_no_other(tab: Tab, module_daemon: Running) -> None:
+    asked: list[str] = []
+    tab.page.on("request", lambda request: asked.append(request.url))
+    at = int(time.time()) - 1
+    for view in ("bricks", "tree", "workers"):
+        for now in (True, False):
+            tab.open(f"{view}?over=60s" + ("" if now else f"&at={at}"))
+            choices = tab.main.locator(".choices label").filter(has_text=re.compile("^(Time|Colour) "))
+            assert choices.count() == 1 + (view == "workers")
+            assert [each.is_visible() for each in choices.all()] == [now] * choices.count(), view
+    over = [("at=" in each, "over=" in each) for each in asked if "/v1/bricks?" in each or "/v1/tree?" in each]
+    assert set(over) == {(False, True), (True, False)}
+    tab.open("bricks?over=nonsense")
+    assert not tab.page.locator("#notice").is_visible(), "a link with an unknown period shows all"

@@ -3,7 +3,7 @@
 // Owns: its columns, the choices over, by and find. Must not know: how documents are asked.
 
 import { element, replace } from "./dom.js";
-import { atMost, count, duration, many, percent } from "./figures.js";
+import { atMost, count, duration, many, percent, period } from "./figures.js";
 import { chosen } from "./place.js";
 import { choice, finding, search } from "./choices.js";
 import { Table } from "./table.js";
@@ -18,7 +18,7 @@ export const bricks = {
     bricks: ["bricks", {
       name: names,
       at: at === null ? null : `@${at}`,
-      over: choices.over || null,
+      over: at === null && OVER.includes(choices.over) ? choices.over : null,
       by: BY.includes(choices.by) && choices.by !== "brick" ? choices.by : null,
       top: 100000,
     }],
@@ -33,7 +33,8 @@ export const bricks = {
     const place = element("div", {}, table.element);
     replace(room, element("div", { class: "choices" }, page.source.recorded ? null : [over.element, by.element], find.element), place);
     return {
-      show({ bricks: document }, { choices }) {
+      show({ bricks: document }, { at, choices }) {
+        over.element.hidden = at !== null; // the document has the period of that time
         over.show(choices.over);
         by.show(choices.by);
         find.show(choices.find);
@@ -44,7 +45,8 @@ export const bricks = {
         }
         const rows = document.bricks.filter(finding(choices.find, (row) => [row.name, row.category, row.worker ?? ""]));
         shown.table.show(rows);
-        shown.table.entitle(`${many(rows.length, "row")} of ${count(document.bricks.length)}${document.rest?.bricks ? `, without ${many(document.rest.bricks, "other")}` : ""}`);
+        const rest = document.rest?.bricks ? `, without ${many(document.rest.bricks, "other")}` : "";
+        shown.table.entitle(`${many(rows.length, "row")} of ${count(document.bricks.length)}${rest}, ${period(document)}`);
       },
     };
   },

@@ -56,6 +56,13 @@ export const moment = (seconds) => new Date(seconds * 1000).toISOString().slice(
 /** Return a time of a document in seconds since 1970. */
 export const seconds = (time) => Date.parse(time) / 1000;
 
+/** Return the period of a document as text. */
+export function period({ from, to, over_ns: ns }) {
+  if (from === null) return ns === null ? "since the start" : `last ${duration(ns)}`;
+  const [begin, end] = [moment(seconds(from)), clock(seconds(to))];
+  return begin.startsWith(to.slice(0, 10)) ? `${begin.slice(11, 19)} to ${end} UTC` : `${begin} to ${moment(seconds(to))}`;
+}
+
 function scaled(value, units, decimalBelow) {
   if (!Number.isFinite(value)) return "-";
   const [top, bottom] = ratio(Math.abs(value));

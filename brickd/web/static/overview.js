@@ -5,7 +5,7 @@
 
 import { element, replace, update } from "./dom.js";
 import { EVIDENCE, evidenceKey } from "./evidence.js";
-import { atMost, duration, many, percent } from "./figures.js";
+import { atMost, duration, many, percent, period } from "./figures.js";
 import { Table } from "./table.js";
 import { CPU, LOST, NAME, OPEN_NOW, PID, SPANS, STATE, markOf } from "./worker_columns.js";
 
@@ -36,7 +36,7 @@ export const overview = {
         const whole = status.bricks.reduce((sum, brick) => sum + brick.self_ns, 0);
         largest.show(status.bricks.slice(0, MOST_BRICKS).map((brick) => ({ ...brick, share: share(brick, whole) })));
         const rest = status.bricks.length - MOST_BRICKS;
-        largest.entitle(`Bricks with the most self time${rest > 0 ? `, without ${many(rest, "other")}` : ""}`);
+        largest.entitle(`Bricks with the most self time${rest > 0 ? `, without ${many(rest, "other")}` : ""}, ${period(status)}`);
       },
     };
   },

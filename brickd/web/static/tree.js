@@ -6,7 +6,7 @@
 
 import { choice, finding, search } from "./choices.js";
 import { element, replace, setText, update } from "./dom.js";
-import { count, duration, many, percent, size } from "./figures.js";
+import { count, duration, many, percent, period, size } from "./figures.js";
 import { FlameGraph, arranged, found, labelOf } from "./flame.js";
 import { chosen } from "./place.js";
 import { Table } from "./table.js";
@@ -22,7 +22,7 @@ export const tree = {
     tree: ["tree", {
       name: names,
       at: at === null ? null : `@${at}`,
-      over: OVER.includes(choices.over) ? choices.over : null,
+      over: at === null && OVER.includes(choices.over) ? choices.over : null,
       layers: choices.layers === "separate" ? true : null,
       min: MIN.includes(choices.min) ? parseFloat(choices.min) : null,
     }],
@@ -37,6 +37,7 @@ class TreeView {
     this.choices = { over: choice("Time", OVER, choose("over")), layers: choice("Layers", LAYERS, choose("layers")),
       min: choice("Smallest share", MIN, choose("min")) };
     this.find = search("Find nodes", (value) => this._look(value));
+    this.period = element("p", { class: "small" });
     this.matched = element("p", { role: "status" });
     this.crumbs = element("nav", { "aria-label": "Zoom", class: "crumbs",
       onclick: (event) => this._zoomOut(event.target) });
@@ -53,14 +54,16 @@ class TreeView {
     const { over, layers, min } = this.choices;
     replace(room,
       element("div", { class: "choices" }, page.source.recorded ? layers.element : [over.element, layers.element, min.element],
-        this.find.element, this.matched),
+        this.find.element, this.matched), this.period,
       this.crumbs, element("section", { "aria-label": "Flame graph" }, this.graph.element, this.spoken, this.missing, this.notes), this.about,
       this.details);
   }
 
   show({ tree: document }, place) {
     for (const name of Object.keys(this.choices)) this.choices[name].show(place.choices[name]);
+    this.choices.over.element.hidden = place.at !== null; // the document has the period of that time
     this.find.show(place.choices.find);
+    setText(this.period, `Time in each node, ${period(document)}`);
     [this.document, this.text] = [document, place.choices.find ?? ""];
     Object.assign(this, arranged(document.nodes, document.recorded_ns));
     this.zoomed = found(this.root, pathOf(place.choices.zoom));
@@ -103,7 +106,7 @@ class TreeView {
     if (!this.root || !this.details.open) return;
     const rows = this.text ? this.items.filter(this.matches) : this.items;
     this.table.show(rows);
-    this.table.entitle(`${many(rows.length, "node")} of ${count(this.items.length)}`);
+    this.table.entitle(`${many(rows.length, "node")} of ${count(this.items.length)}, ${period(this.document)}`);
   }
 
   _trail() {

@@ -40,12 +40,13 @@ export const workers = {
       key: (row) => row.name, mark: markOf, open: (row) => page.go({ view: "latency", names: [row.name] }),
     });
     const heat = new HeatPart(page);
+    const options = element("div", { class: "choices" }, page.source.recorded ? null : over.element, colour.element);
     replace(room, states.element, element("section", { "aria-labelledby": "heat-title" },
       element("h2", { id: "heat-title" }, "Time in each brick"),
-      element("div", { class: "choices" }, page.source.recorded ? null : over.element, colour.element),
-      heat.element));
+      options, heat.element));
     return {
       show({ status, bricks }, { names, at, choices }) {
+        options.hidden = at !== null; // there is no heat map
         over.show(choices.over);
         colour.show(choices.colour === "self" ? SELF : RELATIVE);
         states.show(status.workers ?? []);
