@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs
@@ -117,13 +118,13 @@ def test_arrows_select_a_cell_and_enter_opens_its_latency(tab: Tab, module_daemo
     answered(tab, {"slots": [], "words": [], "to": None}, "history")
     tab.open("workers")
     pressed(tab)
-    assert described(tab) == "api/1, a: mean 100 ns, 0.50x the median of 2 workers, 7 spans, self time 1.0 µs"
+    assert described(tab) == "api/1, a: mean 100 ns, 0.50x the median of 2 workers of api, 7 spans, self time 1.0 µs"
     pressed(tab, "ArrowDown", "ArrowRight")
     assert described(tab) == "api/2, b: no figures"
     pressed(tab, "ArrowUp", "ArrowUp", "ArrowRight")
     assert described(tab) == "api/1, b: mean 100 ns, not compared with another worker, 7 spans, self time 10 ns"
     pressed(tab, "Home", "PageDown")
-    assert described(tab) == "api/2, a: mean 300 ns, 1.50x the median of 2 workers, 7 spans, self time 5.0 µs"
+    assert described(tab) == "api/2, a: mean 300 ns, 1.50x the median of 2 workers of api, 7 spans, self time 5.0 µs"
     pressed(tab, "Enter")
     view, _, parameters = tab.place.partition("?")
     assert (view, parse_qs(parameters)) == ("latency", {"name": ["api/2"], "brick": ["a"]})
@@ -212,6 +213,40 @@ def test_workers_are_in_natural_order_and_bricks_by_self_time(modules: Tab) -> N
         rows,
     )
     assert found == [["api/9", "api/10"], [["b", 5], ["a", 4]]]
+
+
+SENTENCES = """async ([rows, states]) => {
+    const { HeatCells } = await import("/web/heat_cells.js");
+    const cells = new HeatCells(rows, states);
+    return Object.fromEntries(cells.workers.map((name, worker) => [name, cells.sentence(worker, 0)]));
+}"""
+
+
+def test_a_worker_is_compared_with_the_workers_of_its_service_that_did_not_die(modules: Tab) -> None:
+    means = {"api/0": 100, "api/1": 300, "api/2": 600, "web/0": 5000, "web/1": 7000, "one/0": 9}
+    states = [{"name": name, "service": name[:3], "state": "live"} for name in means]
+    states[2]["state"] = "died"
+    states[3]["state"] = "ended"
+    found = modules.page.evaluate(SENTENCES, [[row(name, "a", mean) for name, mean in means.items()], states])
+    assert {name: sentence.split(", ")[2] for name, sentence in found.items()} == {
+        "api/0": "0.50x the median of 2 workers of api",
+        "api/1": "1.50x the median of 2 workers of api",
+        "api/2": "3.00x the median of 2 workers of api",
+        "web/0": "0.83x the median of 2 workers of web",
+        "web/1": "1.17x the median of 2 workers of web",
+        "one/0": "not compared with another worker",
+    }
+
+
+def test_a_worker_that_an_active_problem_names_is_marked(tab: Tab, module_daemon: Running) -> None:
+    (problem,) = module_daemon.ask("/status")["problems"]
+    for view in ("overview", "workers"):
+        tab.open(view)
+        marked = tab.main.get_by_role("table", name=re.compile("orkers?$")).first.locator("tr.marked th")
+        assert marked.all_text_contents() == problem["workers"] == ["api/1"], view
+    heads = tab.main.get_by_role("columnheader").all_text_contents()
+    assert "Recording problem" in heads
+    assert "Problem" not in heads
 
 
 def test_a_median_that_is_zero_compares_nothing(modules: Tab) -> None:

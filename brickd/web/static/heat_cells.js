@@ -1,8 +1,8 @@
 // The cells of a heat map: one for each worker and brick.
 //
 // Owns: the order of workers and bricks, the median of a brick, which number of a cell is coloured. Must not know: how a
-// cell is drawn. Invariants: A brick that only one worker recorded is compared with nothing, so its cell is blank. The
-// median is that of `spread` in the document `bricks`: of the means of the workers.
+// cell is drawn. Invariants: A worker is compared only with its service. The median is of the means of its workers that
+// did not die. If fewer than two of them recorded a brick, it is compared with nothing, so its cells are blank.
 
 import { short } from "./dom.js";
 import { atMost, count, duration, many } from "./figures.js";
@@ -11,9 +11,9 @@ const CLIP = 2; // a cell that is so many times slower or faster than the median
 const LETTERS = 100; // of a name in a sentence
 const NATURAL = new Intl.Collator("en", { numeric: true }); // api/9 comes before api/10
 
-/** The cells of a document `bricks` with one row for each brick and worker. */
+/** The cells of a document `bricks` with one row for each brick and worker. `states` are the workers of a status. */
 export class HeatCells {
-  constructor(rows) {
+  constructor(rows, states = []) {
     const [names, found, bounded, exact] = [new Map(), [], new Map(), new Map()];
     const places = rows.map((row) => {
       const known = row.bounded ? bounded : exact;
@@ -29,6 +29,9 @@ export class HeatCells {
     });
     const workers = [...names.values()].sort((a, b) => NATURAL.compare(a.name, b.name));
     this.workers = workers.map(({ name }) => name);
+    const known = new Map(states.map((state) => [state.name, state]));
+    this.services = this.workers.map((name) => known.get(name)?.service ?? null);
+    this._died = this.workers.map((name) => known.get(name)?.state === "died");
     this.bricks = found.sort((a, b) => b.self - a.self); // a brick with bounds differs from one without
     for (const each of [workers, this.bricks]) each.forEach((one, n) => { one.at = n; });
     this.rows = new Array(workers.length * found.length).fill(null);
@@ -43,13 +46,21 @@ export class HeatCells {
       this.least = Math.min(this.least, row.self_ns);
       this.most = Math.max(this.most, row.self_ns);
     }
+    const services = new Map(); // the workers in the medians
+    this.services.forEach((service, worker) => {
+      if (!services.has(service)) services.set(service, []);
+      if (!this._died[worker]) services.get(service).push(worker);
+    });
     const means = new Float64Array(this.workers.length);
     this.bricks.forEach((brick, n) => {
-      brick.workers = 0;
-      for (let at = n; at < this.rows.length; at += this.bricks.length) {
-        if (this.rows[at] !== null) means[brick.workers++] = this.rows[at].mean_ns;
-      }
-      brick.median = median(means.subarray(0, brick.workers).sort());
+      brick.medians = new Map([...services].map(([service, workers]) => {
+        let found = 0;
+        for (const worker of workers) {
+          const row = this.row(worker, n);
+          if (row !== null) means[found++] = row.mean_ns;
+        }
+        return [service, { workers: found, middle: median(means.subarray(0, found).sort()) }];
+      }));
     });
   }
 
@@ -61,7 +72,7 @@ export class HeatCells {
   /** Return the mean of a cell divided by the median; null if there is nothing to compare it with. */
   relative(worker, brick) {
     const row = this.row(worker, brick);
-    const { workers, median: middle } = this.bricks[brick];
+    const { workers, middle } = this.bricks[brick].medians.get(this.services[worker]);
     return row === null || workers < 2 || !(middle > 0) ? null : row.mean_ns / middle;
   }
 
@@ -89,7 +100,7 @@ export class HeatCells {
   legend(kind) {
     if (kind === "self" && !this.most) return ["", "no self time", ""];
     if (kind === "self") return [duration(this.least), "self time (logarithmic)", duration(this.most)];
-    return [`${CLIP}x faster or more`, "median of the brick", `${CLIP}x slower or more`];
+    return [`${CLIP}x faster or more`, "median of the service", `${CLIP}x slower or more`];
   }
 
   /** Return the number that stands in a cell, if the cell is large enough. */
@@ -103,12 +114,14 @@ export class HeatCells {
   /** Return a cell as a sentence. */
   sentence(worker, brick) {
     const row = this.row(worker, brick);
-    const { workers, bounded, name } = this.bricks[brick];
+    const { medians, bounded, name } = this.bricks[brick];
+    const service = this.services[worker];
     const place = `${short(this.workers[worker], LETTERS)}, ${short(name, LETTERS)}`;
     if (row === null) return `${place}: no figures`;
     const relative = this.relative(worker, brick);
     const compared = relative === null ? "not compared with another worker"
-      : `${times(relative)} the median of ${many(workers, "worker")}`;
+      : `${times(relative)} the median of ${many(medians.get(service).workers, "worker")}`
+        + (service === null ? "" : ` of ${short(service, LETTERS)}`);
     return `${place}: mean ${atMost(row.mean_ns, bounded)}, ${compared}, ${many(row.count, "span")}, `
       + `self time ${duration(row.self_ns)}`;
   }

@@ -7,7 +7,7 @@ import { element, replace, update } from "./dom.js";
 import { EVIDENCE, evidenceKey } from "./evidence.js";
 import { atMost, duration, many, percent, period } from "./figures.js";
 import { Table } from "./table.js";
-import { CPU, LOST, NAME, OPEN_NOW, PID, SPANS, STATE, markOf } from "./worker_columns.js";
+import { CPU, LOST, NAME, OPEN_NOW, PID, SPANS, STATE, markOf, namedBy } from "./worker_columns.js";
 
 const MOST_BRICKS = 10;
 const NO_WORKERS = "No workers: no process of this user is recording (try: brickd demo).";
@@ -19,8 +19,9 @@ export const overview = {
   mount(room, page) {
     const problems = element("section", { "aria-labelledby": "problems-title" });
     const evidence = new Table("What was compared", EVIDENCE, { key: evidenceKey });
+    let named = new Set();
     const states = new Table("Workers", WORKERS, {
-      key: (row) => row.name, open: (row) => page.go({ view: "workers", names: [row.name] }), mark: markOf,
+      key: (row) => row.name, open: (row) => page.go({ view: "workers", names: [row.name] }), mark: (row) => markOf(row, named),
     });
     const largest = new Table("Bricks with the most self time", BRICKS, {
       key: (row) => row.name, open: (row) => page.go({ view: "latency", choices: { brick: row.name } }),
@@ -31,6 +32,7 @@ export const overview = {
         update(problems, problemList(status)); // a command in it can be selected
         evidence.element.hidden = !status.evidence?.length;
         evidence.show(status.evidence ?? []);
+        named = namedBy(status.problems);
         states.show(status.workers ?? []);
         states.entitle(status.workers === null ? "The workers of this time are not known" : "Workers");
         const whole = status.bricks.reduce((sum, brick) => sum + brick.self_ns, 0);

@@ -22,9 +22,14 @@ export const CPU = figure("CPU", "cpu_percent", percent);
 export const MEMORY = figure("Memory", "rss_bytes", size);
 export const PENDING = figure("Pending", "pending", count);
 export const OPEN_NOW = { title: "Open now", text: (row) => (row.open ?? []).map(openSpan).join(", ") || "-" };
-export const PROBLEM = { title: "Problem", text: (row) => row.problem ?? "-" };
+export const PROBLEM = { title: "Recording problem", text: (row) => row.problem ?? "-" };
 
 const openSpan = ({ brick, layer, since_ns: since }) => `${brick}${layer === null ? "" : ` layer ${layer}`} ${duration(since)}`;
 
-/** Return the class of a worker's row. */
-export const markOf = (worker) => (worker.problem || worker.state === "died" || worker.state === "quarantined" ? "marked" : "");
+const MARKED = new Set(["died", "quarantined"]); // states
+
+/** Return the names of the workers in the active problems of a status; it is null if they are not known. */
+export const namedBy = (problems) => new Set((problems ?? []).flatMap((problem) => problem.workers));
+
+/** Return the class of a worker's row; `named` are the workers in active problems. */
+export const markOf = (worker, named) => (worker.problem || MARKED.has(worker.state) || named.has(worker.name) ? "marked" : "");

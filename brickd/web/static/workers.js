@@ -13,7 +13,7 @@ import { scaleOf } from "./scales.js";
 import { servicesOf } from "./services.js";
 import { Table } from "./table.js";
 import {
-  CPU, LOST, MEMORY, NAME, OPEN_NOW, PENDING, PID, PROBLEM, SPANS, STATE, THREADS, markOf,
+  CPU, LOST, MEMORY, NAME, OPEN_NOW, PENDING, PID, PROBLEM, SPANS, STATE, THREADS, markOf, namedBy,
 } from "./worker_columns.js";
 
 const OVER = ["start", "60s", "10s"];
@@ -36,8 +36,9 @@ export const workers = {
     const choose = (name) => (value) => page.go(chosen(page.place, name, value));
     const over = choice("Time", OVER, choose("over"));
     const colour = choice("Colour", [RELATIVE, SELF], (value) => choose("colour")(value && "self"));
+    let named = new Set();
     const states = new Table("Workers", COLUMNS, {
-      key: (row) => row.name, mark: markOf, open: (row) => page.go({ view: "latency", names: [row.name] }),
+      key: (row) => row.name, mark: (row) => markOf(row, named), open: (row) => page.go({ view: "latency", names: [row.name] }),
     });
     const heat = new HeatPart(page);
     const options = element("div", { class: "choices" }, page.source.recorded ? null : over.element, colour.element);
@@ -49,10 +50,11 @@ export const workers = {
         options.hidden = at !== null; // there is no heat map
         over.show(choices.over);
         colour.show(choices.colour === "self" ? SELF : RELATIVE);
+        named = namedBy(status.problems);
         states.show(status.workers ?? []);
         states.entitle(status.workers === null ? "The workers of this time are not known" : many(status.workers.length, "worker"));
         const kind = choices.colour === "self" ? "self" : "relative";
-        heat.show(at === null ? bricks : null, { names, kind });
+        heat.show(at === null ? bricks : null, { names, kind, states: status.workers ?? [] });
       },
     };
   },
@@ -81,12 +83,12 @@ class HeatPart {
     this.element = element("div", {}, this.about, this.picture);
   }
 
-  show(document, { names, kind }) {
+  show(document, { names, kind, states }) {
     const rows = document?.bricks ?? [];
     this.picture.hidden = !rows.length;
     setText(this.about, aboutOf(document, rows));
     if (!rows.length) return;
-    const cells = new HeatCells(rows);
+    const cells = new HeatCells(rows, states);
     this.map.show(cells, { kind, scale: kind === "self" ? "sequential" : "diverging", marked: new Set(names) });
     replace(this.legend, legend(cells, kind));
     this._describe();
@@ -120,7 +122,7 @@ function aboutOf(document, rows) {
   if (!rows.length) return "No worker recorded a brick in this time.";
   const { bricks: left, share_percent: share } = document.rest;
   const cut = left ? ` ${many(left, "cell")} with ${percent(share)} of the self time are not shown, and are in no median.` : "";
-  return `${many(rows.length, "cell")}. Blank: no figures, or no second worker to compare with.${cut}`;
+  return `${many(rows.length, "cell")}. Blank: no figures, or no second worker of the service to compare with.${cut}`;
 }
 
 /** Return the colours of a scale with their texts. */
