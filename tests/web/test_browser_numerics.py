@@ -74,7 +74,8 @@ def test_both_fingerprints_of_a_difference_are_side_by_side(tab: Tab, module_dae
             if (cells := each.locator("th, td").all_inner_texts())
         }
         assert rows["worker"] == [case["against"]["worker"], case["other"]["worker"], "-"]
-        assert rows["step"] == [case["against"]["step"], case["other"]["step"], "same"]
+        assert rows["step"] == [case["against"]["step"], case["other"]["step"], "-"]
+        assert rows["step text"][2] == "-", "cases are matched by their inputs"
         assert rows["output checksum"] == [case["against"]["checksum"], case["other"]["checksum"], "differs"]
         assert rows["input 1 checksum"][2] == "same"
         assert rows["step text"][0].startswith(SHOWN)
@@ -109,6 +110,21 @@ def test_a_link_opens_a_site_and_a_key_closes_it(tab: Tab, tabs: Callable[..., T
 def test_a_site_without_a_finding_says_what_was_compared(tab: Tab, site: list[object], text: str) -> None:
     tab.open(f"numerics?site={json.dumps(site, separators=(',', ':'))}")
     assert tab.main.get_by_text(text).is_visible()
+
+
+def test_the_notes_name_the_services_of_bricks_and_no_empty_window(tab: Tab, module_daemon: Running) -> None:
+    document = module_daemon.ask("/coverage")
+    without = [
+        {"service": service, "brick": brick}
+        for service, brick in (("api", "a"), ("web", "a"), ("api", "a"), ("api", "b"))
+    ]
+    window = {**document["window"], "fingerprints": 0, "oldest_age_ns": None}
+    answer = {**document, "bricks_without_sites": without, "window": window}
+    tab.page.route("**/v1/coverage*", lambda route: route.fulfill(json=answer))
+    tab.open("numerics")
+    notes = tab.main.locator("ul.small li").all_inner_texts()
+    assert notes[-2:] == ["api: bricks without compared numbers: a, b", "web: bricks without compared numbers: a"]
+    assert not any("in memory" in each for each in notes)
 
 
 def test_the_states_have_the_texts_of_the_command(tab: Tab) -> None:

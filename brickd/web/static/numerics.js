@@ -143,15 +143,18 @@ function missingOf({ services }) {
   return rows;
 }
 
+const bricksOf = (rows, of) => [...new Set(rows.filter(({ service }) => service === of).map(({ brick }) => brick))];
+
 function notesOf({ services, window, unlooked, births_unkept: birthsUnkept, bricks_without_sites: without, source, since }) {
   return [
     ...services.filter(({ thinned }) => thinned).map(({ service, thinned }) =>
       `${service}: fingerprints are recorded in ${thinned.fingerprints} of the steps, in ${thinned.workers} of ${many(thinned.of, "worker")}`),
     source === "daemon" && window.bytes === 0 ? "Nothing is compared: the daemon was started with --numerics-bytes 0" : null,
-    source === "daemon" && window.bytes
+    source === "daemon" && window.bytes && window.fingerprints
       ? `Since ${since}; in memory: ${many(window.fingerprints, "fingerprint")} of the last ${duration(window.oldest_age_ns)}, at most ${size(window.bytes)}` : null,
     unlooked ? `${many(unlooked, "fingerprint")} that differ were not examined: they were evicted, or enough others of their site were examined` : null,
     birthsUnkept ? `${many(birthsUnkept, "fingerprint")} not checked for NaN and infinities, or found without room to keep them` : null,
-    without.length ? `Bricks without compared numbers: ${without.map(({ brick }) => brick).join(", ")}` : null,
+    ...[...new Set(without.map(({ service }) => service))].map((service) =>
+      `${service}: bricks without compared numbers: ${bricksOf(without, service).join(", ")}`),
   ].filter((text) => text !== null);
 }

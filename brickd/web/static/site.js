@@ -9,6 +9,7 @@ import { count, many, relative } from "./figures.js";
 
 const COUNTS = ["fingerprints", "compared", "unlike", "alone", "without_inputs", "stateful", "evicted"];
 const ABOUT = ["worker", "step", "step_text", "position", "backend", "dtype", "shape"];
+const MATCHED = new Set(["worker", "step", "step text"]); // cases are matched by their inputs, so these may differ
 const TENSOR = ["checksum", "elements", "min", "max", "mean", "l2", "nan", "pos_inf", "neg_inf"];
 
 const BLAME = {
@@ -102,7 +103,7 @@ function caseTable(title, { at, against, other }) {
     element("caption", {}, `${title}, ${at}`),
     element("thead", {}, element("tr", {}, ["Field", "Expected", "Actual", "Same"].map((text) => element("th", { scope: "col" }, text)))),
     element("tbody", {}, fieldsOf(against, other).map(([name, ours, theirs]) => {
-      const word = name === "worker" ? "-" : ours === theirs ? "same" : "differs";
+      const word = MATCHED.has(name) ? "-" : ours === theirs ? "same" : "differs";
       return element("tr", { class: word === "differs" ? "marked" : undefined }, element("th", { scope: "row" }, name),
         element("td", {}, ours), element("td", {}, theirs), element("td", {}, word));
     })),
