@@ -37,6 +37,7 @@ def screens(
     Raises:
         BrickdError: the first screen has no data, for example because no worker has one of the names.
     """
+    state = state._replace(all_rows=True)
     asker, size = Asker(source), Cells(width or _ENDLESS_WIDTH, None)
     trends: tuple[str, ...] = ()
     due = time.monotonic()

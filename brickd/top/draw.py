@@ -235,7 +235,7 @@ def _panel(state: State, frame: Frame, document: Document, width: int, room: int
     note = [*_without_workers(document, content), *note]
     notices = [line(escape.text(text, width), style) for text, style in note]
     left = None if room is None else max(0, room - 1 - len(head) - len(notices))
-    of = block(state, "panel", content.rows, left)
+    of = block(state, "panel", content.rows, left, content.omitted)
     bar = title(state, "panel", _panel_title(panel, state, document, width), of.shown, width)
     shown = [bar, *notices, *head, *of.lines]
     return Block(shown if room is None else shown[: max(0, room)], of.shown)
@@ -254,7 +254,7 @@ def _content(
     asked = panels.shown(frame.state, recorded=frame.recorded)
     other = asked.name != panel.name or frame.state.about != state.about
     # the first rows alone would look as if no other row had the filter's text
-    part = state.needs_all_rows and not frame.state.needs_all_rows
+    part = state.selects_rows and not frame.state.needs_all_rows
     if kept.document is None or (panel.view is not None and (other or part)):
         waits = () if kept.error is not None else (panels.PanelRow("waiting for the answer"),)
         return panels.Content((), waits), notes

@@ -21,15 +21,18 @@ class Block(NamedTuple):
     shown: ShownList
 
 
-def block(state: State, of: ListName, rows: Sequence[PanelRow], room: int | None) -> Block:
-    """Return the rows of a list that fit into `room` lines; None shows all."""
+def block(state: State, of: ListName, rows: Sequence[PanelRow], room: int | None, omitted: int = 0) -> Block:
+    """Return the rows of a list that fit into `room` lines; None shows all. `omitted` rows are only counted."""
     keys = [row.key for row in rows]
     height = len(rows) if room is None else room
-    place = resolved(state.places.get(of, Selection()), keys, max(1, height))
+    place = state.places.get(of, Selection())
+    if of == "panel" and state.all_rows and place.key is None:  # End was pressed before all rows had arrived
+        place = place._replace(row=len(rows))
+    place = resolved(place, keys, max(1, height))
     visible = rows[place.first : place.first + height]
     selected = place.row if state.focus == of and room is not None else -1
     drawn = [_row(row, selected=number == selected) for number, row in enumerate(visible, place.first)]
-    return Block(drawn, ShownList(keys, [row.text for row in rows], height, place))
+    return Block(drawn, ShownList(keys, [row.text for row in rows], height, place, omitted))
 
 
 def _row(row: PanelRow, *, selected: bool) -> Line:
@@ -57,7 +60,7 @@ def shown_rows(shown: ShownList) -> str:
     >>> shown_rows(ShownList(["a"] * 300, (), 12, Selection(None, 20, 12))), shown_rows(ShownList(["a"] * 12, (), 12))
     ('13-24 of 300', '')
     """
-    count = len(shown.keys)
+    count = len(shown.keys) + (shown.omitted - 1 if shown.omitted else 0)
     if count <= shown.height:
         return ""
     first = shown.place.first

@@ -61,10 +61,17 @@ class PanelRow(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What a panel shows. `head` stays on the screen while the rows scroll."""
+    """What a panel shows.
+
+    Attributes:
+        head: the lines that stay on the screen while the rows scroll.
+        rows: the rows.
+        omitted: how many more rows there are; if any, the last row counts them.
+    """
 
     head: Sequence[str]
     rows: Sequence[PanelRow]
+    omitted: int = 0
 
 
 class Panel(NamedTuple):
@@ -193,7 +200,8 @@ def _texts(lines: Sequence[str]) -> Content:
 def _draw_bricks(document: Document, screen: Screen, state: State) -> Content:
     from brickd.screens import bricks
 
-    return _table(bricks.render(document, screen), 1, [each["name"] for each in document["bricks"]])
+    table = _table(bricks.render(document, screen), 1, [each["name"] for each in document["bricks"]])
+    return table._replace(omitted=document["rest"]["bricks"])
 
 
 def _draw_tree(document: Document, screen: Screen, state: State) -> Content:

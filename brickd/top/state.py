@@ -42,12 +42,14 @@ class ShownList(NamedTuple):
         texts: the text of each row.
         height: how many rows are on the screen.
         place: the selected row and the first row on the screen.
+        omitted: how many more rows there are; if any, the last row counts them.
     """
 
     keys: Sequence[str | None] = ()
     texts: Sequence[str] = ()
     height: int = 0
     place: Selection = Selection()
+    omitted: int = 0
 
     @property
     def selected(self) -> str | None:
@@ -95,6 +97,7 @@ class State(NamedTuple):
         mark: a time to which the cursor can go back.
         interval: the seconds between two answers.
         help: whether the keys are shown.
+        all_rows: whether the panel asks for all rows: after End, and in a batch.
         places: where the operator is in each list.
     """
 
@@ -115,6 +118,7 @@ class State(NamedTuple):
     mark: float | None = None
     interval: float = 1.0
     help: bool = False
+    all_rows: bool = False
     places: Mapping[ListName, Selection] = {}
 
     @property
@@ -125,6 +129,11 @@ class State(NamedTuple):
     @property
     def needs_all_rows(self) -> bool:
         """Whether the panel cannot be drawn from its first rows alone."""
+        return self.all_rows or self.selects_rows
+
+    @property
+    def selects_rows(self) -> bool:
+        """Whether the first rows of the panel would be others if all were known."""
         return bool(self.filter) or self.reverse
 
     def asks_like(self, other: State) -> bool:
@@ -132,7 +141,7 @@ class State(NamedTuple):
         return self._asked() == other._asked()
 
     def _asked(self) -> tuple[object, ...]:
-        rows = self.places.get("panel", Selection()).row // ROWS_STEP
+        rows = 0 if self.needs_all_rows else self.places.get("panel", Selection()).row // ROWS_STEP
         chosen = (self.about, self.panel, self.sort, self.period, self.rates_over, self.picked, self.cursor)
         return (*chosen, self.interval, rows, self.needs_all_rows)
 
@@ -177,9 +186,10 @@ def paged(state: State, shown: OnScreen, pages: int) -> State:
 
 
 def to_end(state: State, shown: OnScreen, last: bool) -> State:
-    """Select the last or the first row."""
+    """Select the last or the first row. The last one of a panel may not have arrived yet."""
     of = shown.lists.get(state.focus, ShownList())
-    return _at(state, of, len(of.keys) - 1 if last else 0)
+    ended = _at(state, of, len(of.keys) - 1 if last else 0)
+    return ended._replace(all_rows=last) if state.focus == "panel" else ended
 
 
 def _at(state: State, of: ShownList, row: int) -> State:
@@ -193,7 +203,9 @@ def _at(state: State, of: ShownList, row: int) -> State:
 
 def placed(state: State, place: Selection, of: ListName | None = None) -> State:
     """Return the state with another place in a list; the list of the focus by default."""
-    return state._replace(places={**state.places, of or state.focus: place})
+    of = of or state.focus
+    all_rows = state.all_rows and of != "panel"
+    return state._replace(places={**state.places, of: place}, all_rows=all_rows)
 
 
 def focused(state: State, shown: OnScreen, step: int) -> State:

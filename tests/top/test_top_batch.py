@@ -65,6 +65,21 @@ def problem(screen: str) -> list[str]:
     return [first, *itertools.takewhile(lambda line: line.startswith("  "), lines)]
 
 
+def test_a_batch_has_all_bricks(worker: Start) -> None:
+    started(
+        worker,
+        """
+for number in range(401):
+    with brick.span(f"n{number}"): pass
+pause()
+""",
+        BRICKD_SERVICE="api",
+    )
+    shown = brickd("top", "-b", "-n", "1").stdout
+    assert {line.split()[0] for line in shown.splitlines() if line.startswith("n")} == {f"n{n}" for n in range(401)}
+    assert "more" not in shown
+
+
 def test_a_batch_of_a_recording_shows_its_workers_and_ends(worker: Start, tmp_path: Path) -> None:
     started(worker, BRICKD_SERVICE="api")
     file = timed(tmp_path / "a.brick")

@@ -47,6 +47,14 @@ def test_arrows_move_in_the_list_that_has_the_focus() -> None:
     assert pressed("tab", "pagedown", "home").places == {"workers": Selection(None, 0, 0)}
 
 
+def test_only_end_in_the_panel_asks_for_all_rows() -> None:
+    assert pressed("end").all_rows
+    assert not pressed("tab", "end").all_rows
+    assert pressed("end", "tab", "home").all_rows
+    for key in ("up", "home", "pageup", "s", "2"):
+        assert not pressed("end", key).all_rows
+
+
 def test_the_focus_goes_through_all_lists_on_the_screen() -> None:
     assert [pressed(*["tab"] * n).focus for n in range(4)] == ["panel", "workers", "problems", "panel"]
     assert pressed("shift+tab").focus == "problems"
@@ -193,6 +201,8 @@ def test_only_changes_that_need_other_answers_are_asked_for() -> None:
     far = State(places={"panel": Selection("n", states.ROWS_STEP, 0)})
     assert same.asks_like(State(places={"panel": Selection("n", states.ROWS_STEP - 1, 0)}))
     assert not same.asks_like(far)
+    assert not same.asks_like(State(all_rows=True))
+    assert State(all_rows=True).asks_like(far._replace(all_rows=True))  # all rows are known
 
 
 def test_the_help_names_every_key() -> None:
