@@ -106,7 +106,7 @@ class Forwarder:
             head = b""
         found = parsed_head(head)
         if found is None:
-            raise NoDaemon(f"the answer at {self._socket} is not one of a daemon (set BRICKD_SOCKET to its socket)")
+            raise NoDaemon(f"{self._socket} answered, but not as a brickd daemon (set BRICKD_SOCKET to its socket)")
         return found
 
 

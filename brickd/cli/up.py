@@ -86,7 +86,8 @@ if TYPE_CHECKING:
 @click.option(
     "--flight-recorder",
     is_flag=True,
-    help="Record the spans of all workers for 20 seconds when a new problem begins. Keeps the 5 newest recordings.",
+    help="Record the spans of all workers for 20 seconds when a new problem begins, at most once in 5 minutes."
+    " Keeps the 5 newest recordings, with at most 256 MiB.",
 )
 @output_options
 def up(

@@ -246,13 +246,13 @@ def other_period(period: AskedPeriod, slot: DaySlot, now_ns: int) -> tuple[str, 
     ends = abs(slot.began_ns - period.began_ns), abs(slot.ended_ns - period.ended_ns)
     asked_ns = period.ended_ns - period.began_ns
     if max(*ends, missing_ns) > most_ns:
-        why = "because nothing else is kept of this period"
+        words = "only {} is kept"
     elif asked_ns and slot.covered_ns > asked_ns + EVERY_NS:
-        why = f"because a slot of that time has {duration(slot.longest_ns)}"
+        words = f"{{}} is counted, because a slot of that time has {duration(slot.longest_ns)}"
     else:
         return ()
-    counted = f"{local_times(slot.began_ns, slot.ended_ns, now_ns)}, {duration(slot.covered_ns)}"
-    return (f"{period.text}: the time that is counted is {counted}, {why}",)
+    counted = f"{local_times(slot.began_ns, slot.ended_ns, now_ns)} ({duration(slot.covered_ns)})"
+    return (f"{period.text}: {words.format(counted)}",)
 
 
 def _other_length(over: str, asked_ns: int, length_ns: int) -> tuple[str, ...]:

@@ -151,13 +151,13 @@ def test_a_time_that_is_not_kept_is_named_and_nothing_is_compared(compared: Call
     [
         ((0, 60), (0, 60), 60, 10, None),
         ((0, 60), (0, 70), 60, 10, None),
-        ((0, 60), (0, 71), 71, 10, "because nothing else is kept of this period"),
-        ((0, 60), (11, 60), 49, 10, "because nothing else is kept of this period"),
-        ((0, 600), (0, 600), 589, 10, "because nothing else is kept of this period"),
+        ((0, 60), (0, 71), 71, 10, "(1.2 min) is kept"),
+        ((0, 60), (11, 60), 49, 10, "(49.0 s) is kept"),
+        ((0, 600), (0, 600), 589, 10, "(9.8 min) is kept"),
         ((0, 600), (0, 600), 589, 300, None),
-        ((0, 60), (-100, 200), 300, 300, "because a slot of that time has 5.0 min"),
+        ((0, 60), (-100, 200), 300, 300, "(5.0 min) is counted, because a slot of that time has 5.0 min"),
         ((60, 60), (-100, 200), 300, 300, None),
-        ((60, 60), (0, 3600), 10, 10, "because nothing else is kept of this period"),
+        ((60, 60), (0, 3600), 10, 10, "(10.0 s) is kept"),
     ],
 )
 def test_a_period_that_differs_from_the_one_that_was_asked_for_is_explained(
@@ -168,8 +168,8 @@ def test_a_period_that_differs_from_the_one_that_was_asked_for_is_explained(
     found = DaySlot(began_ns, ended_ns, longest_ns=longest_s * SECOND, covered_ns=covered_s * SECOND)
     period = AskedPeriod("asked", *(at_ns + each * SECOND for each in asked_s))
     words = other_period(period, found, at_ns)
-    assert [each.partition(", because")[0].partition(":")[0] for each in words] == ([] if why is None else ["asked"])
-    assert all(each.endswith(f", {why}") for each in words)
+    assert [each.partition(":")[0] for each in words] == ([] if why is None else ["asked"])
+    assert all(each.endswith(f" {why}") for each in words)
 
 
 def test_without_a_period_or_a_daemon_there_is_nothing_to_compare(prefix: str) -> None:

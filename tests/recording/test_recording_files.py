@@ -664,7 +664,7 @@ def test_a_view_counts_any_period_of_a_recording(tmp_path: Path) -> None:
             assert found.words == ()
         short = bricks.answer(world, BricksQuery(over=3600.0))
         assert short.document["over_ns"] == 12 * EVERY_NS
-        assert short.words[0].endswith("2.0 min, because nothing else is kept of this period")
+        assert short.words[0].endswith(" (2.0 min) is kept")
         for query in (BricksQuery(at=1.0), BricksQuery(since=1.0, until=2.0)):
             with pytest.raises(BrickdError, match="nothing is kept of 1970-01-01"):
                 bricks.answer(world, query)
