@@ -50,7 +50,8 @@ class Pressed:
         self.app.state = BEGIN._replace(**changes)  # type: ignore[arg-type]
         self.app.post_message(self.app.ActionEnded(""))
         await self.until(lambda: self.app.frame is not None and self.app.frame.state.asks_like(self.app.state))
-        await self.until(lambda: self.rows("panel"))
+        # a daemon keeps nothing of a time before its start, and then the panel has no rows
+        await self.until(lambda: self.rows("panel") or self.app.state.cursor is not None)
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
