@@ -364,12 +364,13 @@ def filtered(content: Content, uncut: Content, state: State) -> Content:
     """
     rows = [row for row in content.rows if row.key is not None]
     notes = [row for row in content.rows if row.key is None]
-    if not rows:  # a text: its lines are the rows
+    is_reversed = state.reverse and bool(rows)
+    if not rows:  # a text: its lines are the rows, and have one order
         rows, notes = notes, rows
     if state.filter:
         rows, notes = _matching(rows, uncut.rows, escape.text(state.filter).casefold()), []
         rows = rows or [PanelRow(f"no row has '{escape.text(state.filter)}'")]
-    return content._replace(rows=[*(reversed(rows) if state.reverse else rows), *notes])
+    return content._replace(rows=[*(reversed(rows) if is_reversed else rows), *notes])
 
 
 def _matching(rows: Sequence[PanelRow], uncut: Sequence[PanelRow], wanted: str) -> list[PanelRow]:

@@ -244,14 +244,14 @@ def helped(state: State) -> State:
 
 
 def left(state: State) -> State:
-    """Undo the first of these: help, filter, picked workers, subject, cursor."""
+    """Undo the first of these: help, filter, picked workers and their comparison, subject, cursor."""
     if state.help:
         return helped(state)
     if state.typing:
         return state._replace(typing=False)
     if state.filter:
         return state._replace(filter="")
-    if state.picked:
+    if state.picked or state.panel == "diff":
         return state._replace(picked=(), panel="bricks" if state.panel == "diff" else state.panel)
     if state.subject is not None:
         return state._replace(subject=None)
@@ -305,9 +305,10 @@ _FILTER_MAX = 200
 
 
 def faster(state: State, step: int) -> State:
-    """Ask more often (-1) or less often (1)."""
-    nearest = min(range(len(INTERVALS)), key=lambda n: abs(INTERVALS[n] - state.interval))
-    return state._replace(interval=INTERVALS[max(0, min(nearest + step, len(INTERVALS) - 1))])
+    """Ask more often (-1) or less often (1). The command line may give an interval beyond the first or the last one."""
+    if step < 0:
+        return state._replace(interval=max((n for n in INTERVALS if n < state.interval), default=state.interval))
+    return state._replace(interval=min((n for n in INTERVALS if n > state.interval), default=state.interval))
 
 
 def over_next(state: State) -> State:

@@ -112,6 +112,7 @@ def test_two_workers_are_picked_and_compared() -> None:
     assert pressed("down", "x", state=two).picked == ("api/1", "api/2")
     assert pressed("d", "escape", state=two).panel == "bricks"
     assert pressed("tab", "x").picked == ()  # a service
+    assert pressed("escape", state=State(panel="diff")).panel == "bricks"
 
 
 def test_the_orders_of_the_panel_and_of_the_workers() -> None:
@@ -147,6 +148,12 @@ def test_a_filter_searches_all_rows_of_a_subject_and_no_colours() -> None:
     assert found("slow", *text, uncut=(PanelRow("equal"),)) == [text[0].text]
 
 
+def test_a_text_is_not_reversed() -> None:
+    for keys, texts in (((None, None), ["1", "2"]), (("a", None), ["1", "2"]), (("a", "b"), ["2", "1"])):
+        content = Content((), [PanelRow(text, key) for text, key in zip("12", keys, strict=True)])
+        assert [row.text for row in filtered(content, content, State(reverse=True)).rows] == texts
+
+
 def test_the_cursor_moves_in_time_and_returns_to_the_present() -> None:
     past = pressed("left")
     assert past.cursor == 1000 - STEP
@@ -177,6 +184,14 @@ def test_pause_period_interval_and_help() -> None:
     assert [pressed(*"h" * n).rates_over for n in range(3)] == [states.HOUR, states.DAY, states.HOUR]
     assert (pressed("+").interval, pressed("-").interval) == (0.5, 2.0)
     assert (pressed(*"+++").interval, pressed(*"---------").interval) == (0.5, 60.0)
+    for given, key, then in (
+        (0.1, "+", 0.1),
+        (0.1, "-", 0.5),
+        (120.0, "-", 120.0),
+        (120.0, "+", 60.0),
+        (7.0, "+", 5.0),
+    ):
+        assert pressed(key, state=State(interval=given)).interval == then
     assert (pressed("?").help, pressed("?", "?").help, pressed("?", "escape").help) == (True, False, False)
     assert pressed("?", "1").help is False
 
