@@ -19,7 +19,7 @@ from brickd.query.queries import HangQuery
 from brickd.recording.replay import Replay
 from brickd.views.common import Answer, ChosenWorkers, begun, chosen
 
-_STATES = ("stuck", "moving", "idle", "died")
+_STATES = ("stuck", "moving", "idle", "ended", "died")
 
 
 def look(world: World, query: HangQuery) -> ChosenWorkers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from conftest import SHM, Worker
 from faults import Start
 from hypothesis import given
 from hypothesis import strategies as st
+from running import running
 from verbs import brickd, document, started
 
 from brickd.analysis.timing.hang import (
@@ -345,6 +347,42 @@ def test_unknown_ages_are_left_out() -> None:
 def test_a_dead_worker_is_missed_only_if_the_others_do_not_continue(living: str, text: str) -> None:
     workers = [made(f"api/{number}", living.split()) for number in range(3)] + [made("api/3", ["moves"], alive=False)]
     assert sentence(judge(workers)) == text
+
+
+@pytest.mark.parametrize(
+    ("living", "text"),
+    [
+        ("all_reduce", "3 of 5 wait in all_reduce for 42.0 s; api/3 ended, api/4 died"),
+        ("moves", "no worker is stuck: 3 go on, 1 ended, 1 died"),
+        (
+            "serve moves",
+            "all 3 live ones wait in serve for 42.0 s and continue in other threads, 1 ended, 1 died: "
+            "no worker is different",
+        ),
+    ],
+)
+def test_a_worker_that_ended_cleanly_did_not_die(living: str, text: str) -> None:
+    workers = [made(f"api/{number}", living.split()) for number in range(3)]
+    gone = [made(f"api/{number}", ["moves"], alive=False) for number in (3, 4)]
+    assert sentence(judge([*workers, replace(gone[0], ended=True), gone[1]])) == text
+
+
+@pytest.mark.parametrize(("ended", "state"), [(True, "ended"), (False, "died")])
+def test_an_open_span_of_an_ended_worker_has_the_state_of_its_worker(*, ended: bool, state: str) -> None:
+    look = LaneLook(7, (1,), 1, None)
+    assert compared({0: look}, {0: look}, alive=False, ended=ended, longer_ns=0)[0].state == state
+
+
+def test_the_verdict_has_a_worker_that_ended_in_its_state(worker: Start) -> None:
+    with running() as daemon:
+        (ends,) = service(worker, ["with brick.span('gemm'): pass\npause()"])
+        daemon.until("worker_found")
+        ends.go()
+        ends.end()
+        daemon.until("worker_ended")
+        verdict, rows = hang()
+    assert verdict["text"] == "1 worker is too few to compare: 1 ended"
+    assert {row["state"] for row in rows} == {"ended"}
 
 
 def test_of_bricks_with_equally_many_waiting_workers_the_latest_is_reported() -> None:

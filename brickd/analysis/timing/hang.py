@@ -17,7 +17,7 @@ from brickd.model.workers import Worker
 from brickd.shm.open_spans import Open, youngest
 from brickd.shm.segment_copy import Reading
 
-State = Literal["stuck", "moving", "idle", "died"]
+State = Literal["stuck", "moving", "idle", "ended", "died"]
 Kind = Literal["most_wait", "some_stuck", "all_wait", "none_stuck", "no_majority", "too_few"]
 
 Age = int | None  # in nanoseconds; None if unknown
@@ -69,12 +69,13 @@ class ComparedLane(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """One worker in two looks."""
+    """One worker in two looks; `ended`: whether it ended cleanly, without being killed."""
 
     name: str
     service: str
     alive: bool
     lanes: tuple[ComparedLane, ...]
+    ended: bool = False
 
     @property
     def moves(self) -> bool:
@@ -96,7 +97,7 @@ class Watched:
     def state(self) -> State:
         """Return the state of the worker. A worker is "moving" if one of its lanes moves."""
         if not self.alive:
-            return "died"
+            return "ended" if self.ended else "died"
         return "moving" if self.moves else "stuck" if self.stuck else "idle"
 
 
@@ -140,8 +141,9 @@ class HangVerdict:
 def watched(worker: Worker, before: Reading | None, longer_ns: float) -> Watched:
     """Compare a worker with its earlier reading; a span that is younger than `longer_ns` is not stuck."""
     alive, earlier = worker.reading.alive, _looks(before) if before is not None else {}
-    lanes = compared(earlier, _looks(worker.reading), alive=alive, longer_ns=longer_ns)
-    return Watched(worker.name, worker.service, alive, lanes)
+    ended = worker.reading.ended
+    lanes = compared(earlier, _looks(worker.reading), alive=alive, ended=ended, longer_ns=longer_ns)
+    return Watched(worker.name, worker.service, alive, lanes, ended)
 
 
 def _looks(reading: Reading) -> Looks:
@@ -156,10 +158,13 @@ def _looks(reading: Reading) -> Looks:
     }
 
 
-def compared(before: Looks, after: Looks, *, alive: bool, longer_ns: float) -> tuple[ComparedLane, ...]:
-    """Return the state of each lane; `alive` tells whether the worker was alive at the later look."""
+def compared(
+    before: Looks, after: Looks, *, alive: bool, longer_ns: float, ended: bool = False
+) -> tuple[ComparedLane, ...]:
+    """Return the state of each lane; `alive` and `ended` are about the worker at the later look."""
+    gone: State = "ended" if ended else "died"
     return tuple(
-        ComparedLane(number, look, _state(before.get(number), look, longer_ns) if alive else "died")
+        ComparedLane(number, look, _state(before.get(number), look, longer_ns) if alive else gone)
         for number, look in after.items()
     )
 

@@ -15,6 +15,7 @@ _NAMED = 3
 _DOES: dict[State, tuple[str, str]] = {
     "moving": ("goes on", "go on"),
     "idle": ("is idle", "are idle"),
+    "ended": ("ended", "ended"),
     "died": ("died", "died"),
     "stuck": ("is stuck", "are stuck"),
 }
@@ -34,17 +35,17 @@ def sentence(verdict: HangVerdict) -> str:
             apart = _listed([f"{each.worker} {does}" for each, does in zip(outliers, others, strict=True)])
             return f"{count - len(outliers)} of {count} wait {where}; {apart}"
         case "some_stuck":
-            (first, do), *rest = _counted(verdict, "moving", "idle", "stuck", "died")
+            (first, do), *rest = _counted(verdict, "moving", "idle", "stuck", "ended", "died")
             others = [f"{units.many(first, 'other')} {do}", *(f"{count} {do}" for count, do in rest)]
             apart = _listed([f"{e.worker} is stuck in {places[e.place]}{_for(e.since_ns)}" for e in outliers])
             return f"{apart}; {', '.join(others)}"
         case "all_wait":
             elsewhere = " and continue in other threads" if verdict.states["moving"] else ""
-            died = "".join(f", {each}" for each in _states(verdict, "died"))
-            living = count - verdict.states["died"]
-            return f"all {living}{' live ones' if died else ''} wait {where}{elsewhere}{died}: no worker is different"
+            gone = "".join(f", {each}" for each in _states(verdict, "ended", "died"))
+            living = count - verdict.states["ended"] - verdict.states["died"]
+            return f"all {living}{' live ones' if gone else ''} wait {where}{elsewhere}{gone}: no worker is different"
         case "none_stuck":
-            return f"no worker is stuck: {_listed(_states(verdict, 'moving', 'idle', 'died'))}"
+            return f"no worker is stuck: {_listed(_states(verdict, 'moving', 'idle', 'ended', 'died'))}"
         case "no_majority":
             return f"no majority, so no worker is named: {_listed(_everything(verdict, places))}"
         case "too_few":
@@ -73,7 +74,7 @@ def _everything(verdict: HangVerdict, places: Mapping[LanePosition | None, str])
         f"{inside} {'waits' if inside == 1 else 'wait'} in {places[place]}{_for(since_ns)}"
         for place, (inside, since_ns) in verdict.stuck.items()
     ]
-    return waiting + _states(verdict, "moving", "idle", "died")
+    return waiting + _states(verdict, "moving", "idle", "ended", "died")
 
 
 def _for(age: Age) -> str:
