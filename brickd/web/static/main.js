@@ -154,7 +154,7 @@ class Page {
 
   async _round(place, status, signal, names = place.names) {
     this.documents.status = status;
-    if (place.at === null) this._newest = { time: timeOf(status), came: performance.now() };
+    this._newest = { time: timeOf(status), came: performance.now() };
     this._frame();
     try {
       const asked = { ...place, names, chosen: place.names, recorded: this.source.recorded };
