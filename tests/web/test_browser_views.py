@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 
 import pytest
 from browser import Tab
@@ -91,8 +92,11 @@ def test_a_page_without_the_token_says_where_to_get_it(tabs: Callable[..., Tab])
     tab.errors.remove("Failed to load resource: the server responded with a status of 401 (Unauthorized)")
 
 
-def test_a_link_restores_the_view_the_time_and_the_workers(tab: Tab, tabs: Callable[..., Tab]) -> None:
-    at = int(time.time()) - 1
+def test_a_link_restores_the_view_the_time_and_the_workers(
+    tab: Tab, tabs: Callable[..., Tab], module_daemon: Running
+) -> None:
+    slot = module_daemon.once("/history?over=1h", lambda document: document["slots"])["slots"][0]
+    at = int(datetime.fromisoformat(slot["to"]).timestamp())
     tab.open(f"bricks?at={at}&name=api/1&find=inner")
     assert tab.page.locator("#time").inner_text().startswith(time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at)))
     other = tabs()
