@@ -53,8 +53,8 @@ def test_no_view_breaks_a_serious_rule_of_accessibility(tabs: Callable[..., Tab]
 
 def test_the_overview_shows_the_problems_and_the_workers(tab: Tab, module_daemon: Running) -> None:
     tab.open()
-    assert tab.main.get_by_role("row", name="api/1").is_visible()
-    (problem,) = module_daemon.ask("/status")["problems"]
+    assert tab.main.get_by_role("rowheader", name="api/1", exact=True).is_visible()
+    problem = module_daemon.ask("/status")["problems"][0]
     assert tab.main.get_by_text(escape.text(problem["text"])).is_visible()
     assert tab.main.get_by_text(problem["command"]).is_visible()
 
