@@ -71,7 +71,7 @@ def daemon_server(
         limits: the limits of clients.
         token: the token that clients need for data.
         page: what the index of the API says about this server.
-        metrics: makes pages of metrics; None if there are none.
+        metrics: makes pages of metrics; None: metrics are not served.
         open_metrics: whether metrics and profiles need no token.
     """
     others: dict[str, Answering] = {}

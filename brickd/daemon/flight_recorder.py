@@ -4,7 +4,7 @@ Owns: which problems begin a recording, the thread that makes it, the limits of 
 about them. Must not know: how a problem is found, how a recording is written. Invariants: The thread that reports
 problems never waits, whatever the disk does. One recording is made at a time. Each new problem is in an event: it was
 recorded, it began while another one was recorded, or it was not recorded, for the stated reason. A recording is
-redacted, because nobody chose what is in it, and because `brickd bundle` sends it.
+redacted: no person chose its contents, and `brickd bundle` sends it to others.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class FlightRecorder:
                 self._miss(found, "brickd has a defect")
 
     def _record(self, found: Sequence[Problem]) -> None:
-        """Make a recording after the first of these problems, and report it; raise BrickdError if there is none."""
+        """Make a recording after the first of these problems, and report it. Raise BrickdError if it fails."""
         limits = self._limits
         if (left_ns := self._rests_until_ns - time.monotonic_ns()) > 0:
             raise BrickdError(f"the flight recorder rests for another {duration(left_ns)} after its last recording")

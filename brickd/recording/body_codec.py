@@ -96,7 +96,7 @@ def frame(of: Beginning | RecordingEnd) -> bytes:
 
 
 def event(of: Event) -> bytes:
-    """Encode an event. The problem is left out if there is none, so that earlier versions can read the event."""
+    """Encode an event. An event without a problem has no such field, so earlier versions can read it."""
     return plain(of if of.problem is not None else of[:-1]).encode()
 
 

@@ -9,6 +9,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
+from pictures.page_shot import lacking
+
 from benchmarks import machine
 from benchmarks.fleet import fleet
 from benchmarks.goals import Goal
@@ -35,24 +37,14 @@ _TIME = "() => document.getElementById('time').textContent"
 
 
 def run(place: Workplace, quick: bool) -> Report:
-    if (lacking := _lacking()) is not None:
-        return Report("page", machine.facts(), [Table("page", "The web page", [], f"skipped: {lacking} not found")])
+    if (why := lacking()) is not None:
+        return Report("page", machine.facts(), [Table("page", "The web page", [], f"skipped: {why}")])
     rounds = 3 if quick else 8
     with _served(place) as url:
         rows = [_row(view, times) for view, times in _measured(url, rounds)]
     fleet_text = f"{WORKERS} workers x {BRICKS_EACH} bricks and one x {BRICKS:,}"
     title = f"Longest time without a frame, {fleet_text}, {rounds} rounds"
     return Report("page", machine.facts(), [Table("page", title, rows)])
-
-
-def _lacking() -> str | None:
-    if shutil.which("chromium") is None:
-        return "chromium (apt-get install chromium)"
-    try:
-        import playwright.sync_api  # noqa: F401
-    except ModuleNotFoundError:
-        return "playwright (pip install '.[browser]')"
-    return None
 
 
 @contextmanager

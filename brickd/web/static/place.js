@@ -7,7 +7,7 @@ const VIEW = /^[a-z]+$/;
 const LAST = 4e9; // seconds since 1970; a later time is damaged
 
 /** The first place. */
-export const START = Object.freeze({ view: "overview", at: null, names: Object.freeze([]), choices: Object.freeze({}) });
+const START = Object.freeze({ view: "overview", at: null, names: Object.freeze([]), choices: Object.freeze({}) });
 
 /**
  * Parse the fragment of an address.

@@ -17,7 +17,7 @@ const STOPS = {
 };
 
 /** Return whether the page is dark now. */
-export const isDark = () => getComputedStyle(document.documentElement).colorScheme === "dark";
+const isDark = () => getComputedStyle(document.documentElement).colorScheme === "dark";
 
 /** A scale: the colours of the numbers from 0 to 1. */
 class Scale {

@@ -28,7 +28,7 @@ const TOKEN = "brickd-token";
 export const hasToken = () => new URLSearchParams(location.hash.slice(1)).has("token");
 
 /** Move the token from the address to the session's storage, and return it; null if there is none. */
-export function takenToken() {
+function takenToken() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
   if (given) {
     sessionStorage.setItem(TOKEN, given);
@@ -38,7 +38,7 @@ export function takenToken() {
 }
 
 /** A daemon, or a process that forwards requests to it. */
-export class ServerSource {
+class ServerSource {
   recorded = false;
 
   constructor(token) {
@@ -90,7 +90,7 @@ function errorOf(document, status) {
 }
 
 /** A report, which has its documents in the page. `made` is the time at which it was made. */
-export class EmbeddedSource {
+class EmbeddedSource {
   recorded = true;
 
   constructor({ made, requests }) {

@@ -188,7 +188,7 @@ export function middle(row) {
 }
 
 /** Return the parts of a period that no row covers. */
-export function gaps(rows, { from, to }) {
+function gaps(rows, { from, to }) {
   const found = [];
   let covered = from;
   for (const { start, end } of rows) {
