@@ -53,15 +53,12 @@ def prune(query: WorkersQuery, dry_run: bool, refused: bool, output: str) -> Non
         raise click.UsageError(f"--refused contradicts a worker's name, {query.names[0]}: give one of them")
     dead = _dead(query)
     uuids = None if dead is None else set(dead)
-    left = left_behind()[0]
-    kept = [each for each in (*left.gone.values(), *left.older) if uuids is None or each.reading.uuid in uuids]
     noted = 0 if dead is not None else asked("status", StatusQuery())["removed"]["unasked_workers"]
     # Workers are forgotten first, because the removals below need room for their records.
-    wanted = bool(kept or noted or removed_file.look(prefix()).full)
-    forgotten = sum(gone.workers for gone in kept) if dry_run else _forget(dead, wanted)
+    forgotten = _forget(dead, dry_run, wanted=bool(noted or removed_file.look(prefix()).full))
     outcome = pruning.prune(remove=not dry_run, refused_too=refused, uuids=uuids, wait=watch)
     if outcome.removed and not dry_run:  # the old checkpoint may list these workers as live
-        forgotten += _forget(dead, runtime().checkpoint.exists())
+        forgotten += _forget(dead, dry_run, wanted=runtime().checkpoint.exists())
     document = {
         "schema_version": 1,
         "dry_run": dry_run,
@@ -112,20 +109,23 @@ def _dead(query: WorkersQuery) -> dict[str, str] | None:
     return dead
 
 
-def _forget(dead: Mapping[str, str] | None, wanted: bool) -> int:
-    """Make the daemon forget dead workers; return the number of forgotten workers.
+def _forget(dead: Mapping[str, str] | None, dry_run: bool, *, wanted: bool) -> int:
+    """Make the daemon forget dead workers, unless it is a dry run; return the number of forgotten workers.
 
-    If there is no daemon and `wanted` is true, remove the dead workers from the saved checkpoint.
+    Without a daemon, remove the dead workers from the checkpoint. `wanted`: write the checkpoint again even if it has
+    no dead worker.
     """
     try:
-        order = Forgetting(() if dead is None else tuple(dead.values()))
+        order = Forgetting(() if dead is None else tuple(dead.values()), dry_run)
         forgotten: int = ask_daemon("forget", order, post=True)["forgotten"]
         return forgotten
     except TurnedAway:  # a daemon of another user, whose workers are not visible here
         return 0
     except NoDaemon:
-        if not wanted:
-            return 0
+        left = left_behind()[0]
+        kept = [each for each in (*left.gone.values(), *left.older) if dead is None or each.reading.uuid in dead]
+        if dry_run or not (kept or wanted):
+            return sum(each.workers for each in kept)
         from brickd.state.runtime_dir import Home
 
         try:

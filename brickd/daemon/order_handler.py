@@ -97,7 +97,7 @@ class OrderHandler:
             return sorted(each.name for each in meant if each.rescan())
 
     def forget(self, order: Forgetting) -> int:
-        """Drop the totals of dead workers; return how many were dropped."""
+        """Drop the totals of dead workers, unless it is a dry run; return how many are dropped."""
         memory, roster = self._collector.memory, self._collector.roster
         names = set(order.names)
         uuids = self._dead(names)
@@ -109,6 +109,8 @@ class OrderHandler:
             gone = [*memory.gone.values(), *memory.older.values()]
             living = {each.uuid for each in roster.drained()}
             dropped = [each for each in gone if meant(each)]
+            if order.dry_run:
+                return sum(each.workers for each in dropped)
             forgotten = {uuid for uuid, each in memory.gone.items() if meant(each)}
             roster.forget(forgotten)
             added_up = {key: each for key, each in memory.older.items() if meant(each)}

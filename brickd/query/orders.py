@@ -100,6 +100,7 @@ class Forgetting(Query):
     """Forget the totals of dead workers with these names, or of all dead workers if there are no names."""
 
     names: tuple[str, ...] = given(Names("names of workers or services", key="name", positional=True), default=())
+    dry_run: bool = given(Switch("Count the workers, but forget nothing."), default=False)
 
 
 class Rescanning(Query):

@@ -351,8 +351,6 @@ def test_prune_forgets_the_totals_of_dead_workers(worker: Start, prefix: str, as
         daemon.until("worker_ended")
         if asked == "without a daemon":
             daemon.end()
-        else:
-            until(lambda: runtime().checkpoint.exists() and b"api/0" in runtime().checkpoint.read_bytes())
         would = brickd("prune", "--dry-run", "--json")
         assert result_of(would)["forgotten"] == 1
         done = brickd("prune", "--json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,9 @@ from verbs import brickd, document, started
 
 from brickd.analysis.numerics.online_state import Compared, Doubt, ServiceSite
 from brickd.base.paths import runtime
+from brickd.daemon.daemon import Daemon
 from brickd.model.retained_workers import RetainedTotals, RetainedWorker
+from brickd.query.orders import Forgetting
 from brickd.shm.segment_copy import Reading
 from brickd.state import checkpoint
 from brickd.state.daemon_state import Memory
@@ -82,6 +85,16 @@ def test_forgetting_without_a_daemon_treats_a_worker_without_segment_as_dead() -
     assert (left.known, left.compared.findings, left.compared.doubts) == ({}, {}, {})
 
 
+def test_a_dry_run_of_a_daemon_counts_what_it_would_forget_and_keeps_it() -> None:
+    with Home(runtime()) as home:
+        home.keep(checkpoint.encode(replace(remembered(), prefix=os.environ["BRICKD_SHM_PREFIX"])))
+        daemon = Daemon(home)
+        for _ in range(2):
+            assert daemon.orders.forget(Forgetting(dry_run=True)) == 2
+        assert daemon.orders.forget(Forgetting()) == 2
+        assert daemon.orders.forget(Forgetting(dry_run=True)) == 0
+
+
 def test_forgetting_one_worker_drops_its_findings_and_keeps_those_of_others() -> None:
     memory = remembered()
     assert memory.forget({TWO}) == 1
@@ -125,8 +138,7 @@ def test_prune_accepts_the_displayed_name_of_a_dead_worker(worker: Start, prefix
         assert (refused.returncode, refused.stderr.count("m/2 is live, expected a worker that ended or died")) == (4, 1)
         assert brickd("prune", "m/7").returncode == 4
         assert brickd("prune", "--refused", shared).returncode == 2
-        if asked == "without a daemon":  # without a daemon, the count is of the workers in the checkpoint
-            assert document("prune", "--dry-run", shared)["forgotten"] == 1
+        assert document("prune", "--dry-run", shared)["forgotten"] == 1
         done = document("prune", shared)
         assert (done["forgotten"], done["removed"]) == (1, [])
         assert [each["name"] for each in document("workers")["workers"]] == [lives, other]
