@@ -5,11 +5,13 @@ The fixtures are in `page_fixtures`.
 
 from __future__ import annotations
 
+import importlib
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -17,6 +19,7 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
+REQUIRED = "TESTS_BROWSER"  # .ci/run sets it to `required` if it finds a browser
 # Without these, the browser would need a sandbox, a GPU or the network.
 _OPTIONS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
@@ -28,13 +31,26 @@ _SHOWN = """() => {
 }"""
 
 
+def _lack(needed: str) -> NoReturn:
+    if os.environ.get(REQUIRED) == "required":
+        pytest.fail(f"needs {needed}; {REQUIRED}=required does not allow to skip the test")
+    pytest.skip(f"needs {needed}")
+
+
+def _imported(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        _lack(f"{module.partition('.')[0]} (pip install '.[browser]')")
+
+
 @contextmanager
 def browsing() -> Iterator[Browser]:
-    """Yield a browser, or skip the test if playwright or chromium is not installed."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright (pip install '.[browser]')")
+    """Yield a browser. Without playwright or chromium, skip the test, or fail it if a browser is required."""
+    sync_api = _imported("playwright.sync_api")
     chromium = shutil.which("chromium")
     if chromium is None:
-        pytest.skip("needs chromium (apt-get install chromium)")
+        _lack("chromium (apt-get install chromium)")
     with sync_api.sync_playwright() as playwright:
         browser: Browser = playwright.chromium.launch(executable_path=chromium, args=[*_OPTIONS])
         try:
@@ -99,7 +115,7 @@ class Tab:
 
     def axe(self) -> list[str]:
         """Return the serious and critical violations of accessibility rules on the page."""
-        axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+        axe = _imported("axe_playwright_python.sync_playwright").Axe()
         found = axe.run(self.page).response["violations"]
         return [
             f"{each['id']}: {each['help']}: {node['html'][:200]}"
