@@ -6,7 +6,9 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
+from typing import Any
 
 import pytest
 from browser import Tab
@@ -145,22 +147,78 @@ def test_a_time_that_cannot_be_leads_to_now(tab: Tab) -> None:
         assert tab.page.locator("#time").inner_text().startswith("now, ")
 
 
-def test_a_daemon_that_sends_nothing_is_not_shown_as_now(tabs: Callable[..., Tab], module_daemon: Running) -> None:
+@contextmanager
+def stopped(daemon: Running) -> Iterator[None]:
+    """Let the daemon do nothing meanwhile."""
+    os.kill(daemon.process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(daemon.process.pid, signal.SIGCONT)
+
+
+def test_the_verdict_of_a_daemon_that_sends_nothing_is_an_old_one(
+    tabs: Callable[..., Tab], module_daemon: Running
+) -> None:
     tab = tabs()
     tab.page.clock.install()
-    tab.open("ledger")
-    line, shown = tab.page.locator("#line"), tab.page.locator("#time")
+    tab.open("overview")
+    line, shown, notice = (tab.page.locator(each) for each in ("#line", "#time", "#notice"))
+    problem = line.inner_text()
     assert shown.inner_text().startswith("now, ")
-    os.kill(module_daemon.process.pid, signal.SIGSTOP)
-    try:
+    with stopped(module_daemon):
         tab.page.clock.fast_forward(8_000)
-        tab.page.get_by_role("alert").filter(has_text="no answer since ").wait_for()
-        assert shown.inner_text().startswith("as of ")
-        assert line.get_attribute("class") == "unknown"
-    finally:
-        os.kill(module_daemon.process.pid, signal.SIGCONT)
+        notice.filter(has_text="no answer from the daemon ").wait_for()
+        of = shown.inner_text().removeprefix("as of ")
+        assert (line.inner_text(), line.get_attribute("class")) == (f"not known since {of}; then: {problem}", "unknown")
+        assert notice.inner_text().endswith(f". Below is the last answer, of {of}.")
+        assert tab.main.get_attribute("class") == "old"
+        assert tab.axe() == []
+        tab.page.keyboard.press("2")
+        tab.main.get_by_role("table").first.wait_for()
+        assert "last answer" not in notice.inner_text(), "the new view is empty"
+        assert line.inner_text().startswith("not known since ")
     tab.page.wait_for_function("() => document.getElementById('time').textContent.startsWith('now, ')")
-    assert line.get_attribute("class") == "bad"
+    tab.wait()
+    assert (line.inner_text(), line.get_attribute("class")) == (problem, "bad")
+    assert not notice.is_visible()
+    assert tab.main.get_attribute("class") == ""
+
+
+def test_a_view_whose_answer_fails_is_old_and_the_verdict_is_not(tab: Tab) -> None:
+    tab.open("numerics")
+    line = tab.page.locator("#line").inner_text()
+    tab.page.route("**/v1/coverage*", lambda route: route.abort())
+    notice = tab.page.get_by_role("alert").filter(has_text="Below is the last answer, of ")
+    notice.wait_for()
+    assert tab.page.locator("#line").inner_text() == line
+    assert tab.page.locator("#time").inner_text().startswith("now, ")
+    assert tab.main.get_attribute("class") == "old"
+    tab.page.unroute("**/v1/coverage*")
+    notice.wait_for(state="hidden")
+    assert tab.main.get_attribute("class") == ""
+    tab.errors.clear()  # the browser reports each request that fails
+
+
+def test_a_view_whose_answer_does_not_come_is_old_and_the_verdict_is_not(tabs: Callable[..., Tab]) -> None:
+    tab = tabs()
+    tab.page.clock.install()
+    tab.open("numerics")
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        held.append(route)
+
+    tab.page.route("**/v1/coverage*", hold)
+    with tab.page.expect_request("**/v1/coverage*"):
+        pass
+    before = tab.page.locator("#time").inner_text()
+    tab.page.wait_for_function("(before) => document.getElementById('time').textContent !== before", arg=before)
+    tab.page.clock.fast_forward(8_000)
+    tab.page.get_by_role("alert").filter(has_text="no answer yet for this view. Below is the last answer, ").wait_for()
+    assert tab.page.locator("#time").inner_text().startswith("now, ")
+    for each in held:
+        each.continue_()
 
 
 def test_a_search_does_not_pull_back_and_adds_one_entry_to_the_history(tab: Tab) -> None:
@@ -206,5 +264,13 @@ def test_where_nothing_was_compared_the_page_is_not_green(
         {"verdict": each.partition(" ")[0], "recorded": not each.endswith("off")} for each in verdicts
     ]  # fmt: skip
     status: dict[str, object] = {"problems": [], "silenced": [], "workers": [{}], "evidence": evidence}
-    found = modules.page.evaluate("async (status) => (await import('/web/main.js')).health(status)", status)
+    found = modules.page.evaluate("async (status) => (await import('/web/verdict.js')).health(status)", status)
     assert found[0] == colour
+
+
+def test_an_old_verdict_is_never_good(modules: Tab) -> None:
+    status: dict[str, object] = {"problems": [], "silenced": [], "workers": [{}], "evidence": [{"verdict": "equal"}]}
+    found = modules.page.evaluate(
+        "async (status) => (await import('/web/verdict.js')).oldHealth(status, 1700000000)", status
+    )
+    assert found == ["unknown", "not known since 2023-11-14 22:13:20 UTC; then: no problem"]

@@ -2,12 +2,12 @@
 //
 // Owns: the loop, the frame around the views, the keys of the page. Must not know: what a view shows. Invariants: One
 // round of requests at a time; a slow answer delays the next round and never queues it. The last documents stay if an
-// answer fails, and the page says what is wrong. A view that cannot draw a document does not stop the page. A page that
-// nobody sees asks for nothing.
+// answer fails, and the page says what is wrong and of which time they are: an old verdict never reads as a present one.
+// A view that cannot draw a document does not stop the page. A page that nobody sees asks for nothing.
 
 import { bricks } from "./bricks.js";
 import { element, replace, setText } from "./dom.js";
-import { clock, many, moment, seconds } from "./figures.js";
+import { clock, moment, seconds } from "./figures.js";
 import { hang } from "./hang.js";
 import { latency } from "./latency.js";
 import { ledger } from "./ledger.js";
@@ -17,6 +17,7 @@ import { changed, parsed, written } from "./place.js";
 import { knows, servicesOf } from "./services.js";
 import { SourceError, hasToken, pageSource, requestPath } from "./source.js";
 import { tree } from "./tree.js";
+import { health, oldHealth } from "./verdict.js";
 import { workers } from "./workers.js";
 
 const VIEWS = [overview, workers, bricks, latency, tree, numerics, hang, ledger];
@@ -34,11 +35,13 @@ class Page {
     this.documents = {};
     this.mounted = null;
     this._asking = null; // stops the requests of a place that is no longer shown
-    this._newest = null; // the newest status of now: its time, and when it came
-    this._failed = false; // whether the newest request failed
+    this._status = null; // the newest status of the shown time
+    this._newest = null; // the newest status of any time: the time of its daemon, and when it came
+    this._lost = false; // whether the newest status did not come
+    this._wrong = ""; // what is wrong
     this._services = []; // what is asked for at an earlier time
     this._kept = new Map(); // for each view of the API, a document that stays for some seconds
-    this._drawn = null; // the place whose documents are drawn
+    this._drawn = null; // the place whose documents are drawn, their time, and when they came
     this.main = document.getElementById("main");
     this.line = document.getElementById("line");
     this.notice = document.getElementById("notice");
@@ -65,7 +68,11 @@ class Page {
       this._arrive(this._parsed());
     });
     setInterval(() => this._lookWhetherLate(), 1000);
-    document.addEventListener("visibilitychange", () => (document.hidden ? this._asking.abort() : this._arrive(this.place)));
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) this._asking.abort();
+      else this._arrive(this.place);
+      this._lookWhetherLate();
+    });
   }
 
   /** Change the place. The browser's button Back returns to the last one, unless this one `replaces` it. */
@@ -106,12 +113,11 @@ class Page {
     this._asking?.abort();
     this._asking = new AbortController();
     const view = VIEWS.find((each) => each.name === place.view) ?? overview;
-    if (place.at !== this.place.at) this.documents = {}; // nothing of one time is shown as if it were of another
-    if (this.mounted?.view !== view || !(this.documents.status || view.ofPeriod)) {
-      this.documents = this.documents.status ? { status: this.documents.status } : {};
+    if (place.at !== this.place.at) [this.documents, this._status] = [{}, null]; // of another time
+    if (this.mounted?.view !== view || !(this._status || view.ofPeriod)) {
       replace(this.main);
       this.mounted = { view, shown: view.mount(this.main, this) };
-      this._drawn = null;
+      [this.documents, this._drawn] = [{}, null];
       document.title = `${view.title} · brickd`;
     }
     this.place = place;
@@ -127,15 +133,19 @@ class Page {
         if (place.at !== null || this.source.recorded) {
           const names = this._services = await this._servicesOf(place, signal);
           const parameters = this.source.recorded ? {} : { name: names, at: `@${place.at}` };
-          await this._round(place, await this.source.get("status", parameters, signal), signal, names);
+          const status = await this.source.get("status", parameters, signal);
+          this._take(status);
+          await this._round(place, status, signal, names);
           return;
         }
         let round = null; // the requests of the view that are under way
         await this.source.stream("status", { seconds: `${EVERY}s`, name: place.names }, (status) => {
+          this._take(status);
           round ??= this._round(place, status, signal).finally(() => { round = null; });
         }, signal);
       } catch (error) {
         if (signal.aborted) return;
+        this._lost = true;
         this._say(error);
         this.main.setAttribute("aria-busy", "false");
         if (error.kind === "no_token" || (place.at !== null && !PASSING.has(error.kind))) return;
@@ -147,25 +157,30 @@ class Page {
   /** Return the names for the totals of an earlier time: the last day is kept for each service, not for each worker. */
   async _servicesOf({ at, names }, signal) {
     if (at === null || !names.length) return names;
-    let workers = this.documents.status?.workers ?? [];
+    let workers = this._status?.workers ?? [];
     if (!knows(workers, names)) ({ workers } = await this.source.get("status", { name: names }, signal));
     return servicesOf(workers, names);
   }
 
-  async _round(place, status, signal, names = place.names) {
-    this.documents.status = status;
+  /** Show the verdict of a new status, also while the view waits for its documents. */
+  _take(status) {
+    this._status = status;
     this._newest = { time: timeOf(status), came: performance.now() };
+    if (this._lost) [this._lost, this._wrong] = [false, ""];
     this._frame();
+  }
+
+  async _round(place, status, signal, names = place.names) {
     try {
       const asked = { ...place, names, chosen: place.names, recorded: this.source.recorded };
       const needs = Object.entries(this.mounted.view.needs(asked, status));
       const found = await Promise.all(needs.map(([, request]) => this._document(request, signal)));
       if (signal.aborted) return;
       this.documents = { status, ...Object.fromEntries(needs.map(([name], n) => [name, found[n]])) };
-      this._drawn = place;
+      this._drawn = { place, time: timeOf(status), came: performance.now() };
       this.mounted.shown.show(this.documents, place);
       this.main.setAttribute("aria-busy", "false");
-      this._say(null);
+      if (!this._lost) this._say(null);
     } catch (error) {
       if (signal.aborted) return;
       this.main.setAttribute("aria-busy", "false");
@@ -185,7 +200,7 @@ class Page {
 
   /** Draw the last documents again. */
   _redraw() {
-    if (this._drawn && this.documents.status) this.mounted.shown.show(this.documents, this._drawn);
+    if (this._drawn && this.documents.status) this.mounted.shown.show(this.documents, this._drawn.place);
   }
 
   _say(error) {
@@ -193,29 +208,32 @@ class Page {
       console.error(error);
       error = { kind: "defect", message: `${error} (a defect of brickd: please report it)` };
     }
-    const text = error?.kind === "no_token"
+    this._wrong = error?.kind === "no_token"
       ? "This page needs a token: open the URL that brickd up --http or brickd web printed."
       : error?.message ?? "";
-    setText(this.notice, text);
-    this.notice.hidden = text === "";
-    this._failed = text !== "";
     this._frame();
   }
 
-  /** Say so if the daemon sends nothing, although its connection is open. */
+  /** Say so if no answers come, although the connection is open. */
   _lookWhetherLate() {
-    const isLive = this.place.at === null && !this.source.recorded && !document.hidden && !this._failed;
-    if (!isLive || !this._newest || performance.now() - this._newest.came < 1000 * LATE) return;
-    this._say(new SourceError("late", `no answer since ${clock(this._newest.time)} UTC (brickd status shows whether the daemon runs)`));
+    if (this.place.at !== null || this.source.recorded || document.hidden || this._lost || !this._newest) return;
+    const isLate = ({ came }) => performance.now() - came >= 1000 * LATE;
+    this._lost = isLate(this._newest);
+    if (this._lost) this._say(new SourceError("late", "no answer from the daemon (brickd status shows whether it runs)"));
+    else if (!this._wrong && this._drawn && isLate(this._drawn)) this._say(new SourceError("late", "no answer yet for this view"));
   }
 
   _frame() {
-    const { place, documents: { status } } = this;
+    const { place, _status: status } = this;
     VIEWS.forEach((view, n) => {
       this.tabs[n].setAttribute("href", this.link({ view: view.name }));
       if (view === this.mounted.view) this.tabs[n].setAttribute("aria-current", "page");
       else this.tabs[n].removeAttribute("aria-current");
     });
+    const old = this._wrong && this._drawn ? `. Below is the last answer, of ${moment(this._drawn.time)}.` : "";
+    this.main.classList.toggle("old", old !== "");
+    setText(this.notice, this._wrong + old);
+    this.notice.hidden = !this._wrong;
     setText(this.time, this._timeText(status));
     document.getElementById("now").hidden = place.at === null;
     document.getElementById("times").hidden = this.source.recorded;
@@ -233,7 +251,7 @@ class Page {
       return status?.recording ? `recorded until ${moment(seconds(status.recording.shown))}` : `as of ${moment(seconds(this.source.made))}`;
     }
     if (this.place.at !== null) return `${moment(this.place.at)}${this._servicesText()}`;
-    return this._newest === null ? "" : `${this._failed ? "as of" : "now,"} ${clock(this._newest.time)} UTC`;
+    return this._newest === null ? "" : this._lost ? `as of ${moment(this._newest.time)}` : `now, ${clock(this._newest.time)} UTC`;
   }
 
   _servicesText() {
@@ -242,9 +260,10 @@ class Page {
   }
 
   _health(status) {
-    const [colour, text] = status ? health(status) : ["", ""];
+    const old = this._lost && this.place.at === null;
+    const [colour, text] = status ? (old ? oldHealth(status, this._newest.time) : health(status)) : ["", ""];
     setText(this.line, text);
-    this.line.className = this._failed && status ? "unknown" : colour;
+    this.line.className = colour;
     setText(this.words, status?.words?.join("; ") ?? "");
     this.words.hidden = !status?.words?.length;
   }
@@ -261,19 +280,6 @@ class Page {
     else return;
     event.preventDefault();
   }
-}
-
-/** Return the colour and the text of the verdict on a status. Where nothing was compared, it is never "no problem". */
-export function health(status) {
-  if (status.problems === null) return ["unknown", "the problems of this time are not known"];
-  if (!status.workers.length) return ["unknown", "no workers"];
-  const unproven = (status.evidence ?? []).filter((each) => each.verdict === "unproven" && each.recorded).length;
-  const silenced = status.silenced.length ? `, ${many(status.silenced.length, "silenced problem")}` : "";
-  if (status.problems.length) return ["bad", `${many(status.problems.length, "problem")}${silenced}`];
-  if (unproven) return ["unknown", `no problem, ${unproven} unproven${silenced}`];
-  if (status.evidence === null) return ["unknown", `no problem; what was compared then is not kept${silenced}`];
-  if (!status.evidence.some((each) => each.verdict === "equal")) return ["unknown", `no problem; no numbers were compared${silenced}`];
-  return ["good", `no problem${silenced}`];
 }
 
 /** Return the time of a status, in seconds since 1970: by the daemon's clock, if a daemon answered. */
