@@ -201,9 +201,9 @@ def read_event(body: bytes) -> Event:
     with json_values.validating():
         number, time_ns, kind, text, *whose = json_values.document(body, _EVENT_BYTES_MAX)
         kind, text = json_values.text(kind), json_values.text(text)
-        # Older files have no problem.
-        json_values.require(len(whose) in (3, 4), "7 or 8 members", whose)
-        of = (json_values.optional(each, json_values.text) for each in whose)
+        # Older files have no problem, and a later brickd may add members.
+        json_values.require(len(whose) >= 3, "at least 7 members", whose)
+        of = (json_values.optional(each, json_values.text) for each in whose[:4])
         return Event(json_values.whole(number), json_values.whole(time_ns), kind, text, *of)
 
 
