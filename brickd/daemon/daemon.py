@@ -163,6 +163,7 @@ class Daemon(LiveWorld):
             tuple(self._notifier.documents()),
             self._build.sources,
             None if self._textfile is None else self._textfile.trouble,
+            None if self._flight is None else self._flight.document(),
         )
 
     def problem_book(self) -> Book:

@@ -3,8 +3,8 @@
 Owns: which problems begin a recording, the thread that makes it, the limits of the recordings on the disk, the events
 about them. Must not know: how a problem is found, how a recording is written. Invariants: The thread that reports
 problems never waits, whatever the disk does. One recording is made at a time. Each new problem is in an event: it was
-recorded, it began while another one was recorded, or it was not recorded, for the stated reason. A recording is
-redacted: no person chose its contents, and `brickd bundle` sends it to others.
+recorded, it began while another one was recorded, or it was not recorded, for the stated reason. No event names a file
+that does not exist. A recording is redacted: no person chose its contents, and `brickd bundle` sends it to others.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from brickd.analysis.problem import Kind, Problem
+from brickd.base.timestamps import rfc3339
 from brickd.base.units import SECOND, duration, listed, many, noun, plural, size
 from brickd.errors import BrickdError
 from brickd.model.event_log import LogEvent
@@ -29,6 +30,9 @@ from brickd.recording.session import Recorder, Recordings
 # can even cause some of them.
 _KINDS: frozenset[Kind] = frozenset(("weights", "numbers", "nan", "stuck", "memory", "slower", "straggler", "died"))
 _NAMED_MAX = 8  # problems that an event names
+
+# Recorded; not recorded, because the flight recorder rests; not recorded for another reason.
+FlightResult = Literal["recorded", "rested", "failed"]
 
 _EARLY = {
     "asked": "a client ended it",
@@ -78,6 +82,7 @@ class FlightRecorder:
         self._shelf, self._recordings = shelf, recordings
         self._log_event, self._failed, self._limits = log_event, failed, limits
         self._rests_until_ns = 0
+        self._last: dict[str, Any] | None = None
         self._new: SimpleQueue[list[Problem] | None] = SimpleQueue()  # None: the daemon ends
         self._thread = threading.Thread(target=self._run, name="brickd-flight")
 
@@ -95,29 +100,37 @@ class FlightRecorder:
         if problems := [each for each in found if each.kind in _KINDS]:
             self._new.put(problems)
 
+    def document(self) -> dict[str, Any]:
+        """Return the state as JSON. Any thread may call this."""
+        return {"rests_ns": max(0, self._rests_until_ns - time.monotonic_ns()), "last": self._last}
+
     # ---- the thread
 
     def _run(self) -> None:
         while (found := self._new.get()) is not None:
             try:
-                self._record(found)
+                if (left_ns := self._rests_until_ns - time.monotonic_ns()) > 0:
+                    rests = f"the flight recorder rests for another {duration(left_ns)} after its last recording"
+                    self._miss("rested", found, rests)
+                else:
+                    self._record(found)
             except BrickdError as error:
-                self._miss(found, str(error))
+                self._miss("failed", found, str(error))
             except Exception:  # the next problem may be recorded
                 self._failed()
-                self._miss(found, "brickd has a defect")
+                self._miss("failed", found, "brickd has a defect")
 
     def _record(self, found: Sequence[Problem]) -> None:
         """Make a recording after the first of these problems, and report it. Raise BrickdError if it fails."""
         limits = self._limits
-        if (left_ns := self._rests_until_ns - time.monotonic_ns()) > 0:
-            raise BrickdError(f"the flight recorder rests for another {duration(left_ns)} after its last recording")
         for each in self._shelf.keep(limits.most - 1, limits.bytes_max - limits.file_bytes):
             kept = f"only the {limits.most} newest, with at most {size(limits.bytes_max)}, are kept"
             self._log_event("recording_removed", f"{each.files[0].path}: the flight recording was removed: {kept}")
         order = StartRecording(duration=limits.seconds, spans=True, redact=True, max_size=limits.file_bytes, files=1)
         recorder = self._recordings.begin(order, self._shelf.place_for(found[0].id), automatic=True)
         recorder.over.wait()
+        if not recorder.path.exists():
+            raise BrickdError(f"{recorder.path}: was removed while it was written")
         self._rests_until_ns = time.monotonic_ns() + round(limits.rest_seconds * SECOND)
         self._report(found[0], recorder, [*found[1:], *self._others()])
 
@@ -136,13 +149,15 @@ class FlightRecorder:
         document, path = recorder.document(), as_argument(str(recorder.path))
         took, length = duration(document["elapsed_ns"]), size(document["bytes"])
         text = f"{_called(problem)}: the spans of the next {took} are in {path}, {length}"
-        self._event("flight_recorded", problem, "".join((text, *_notes(document, others))), f"brickd spans {path}")
+        self._event("recorded", problem, "".join((text, *_notes(document, others))), f"brickd spans {path}")
 
-    def _miss(self, found: Sequence[Problem], reason: str) -> None:
+    def _miss(self, result: FlightResult, found: Sequence[Problem], reason: str) -> None:
         text = f"{_listed(found)} {noun(len(found), 'was', 'were')} not recorded: {reason}"
-        self._event("flight_missed", found[0], text, found[0].command)
+        self._event(result, found[0], text, found[0].command)
 
-    def _event(self, kind: str, problem: Problem, text: str, command: str) -> None:
+    def _event(self, result: FlightResult, problem: Problem, text: str, command: str) -> None:
+        self._last = {"at": rfc3339(time.time_ns()), "result": result, "problem": problem.id, "text": text}
+        kind = "flight_recorded" if result == "recorded" else "flight_missed"
         worker = problem.workers[0] if len(problem.workers) == 1 else None
         self._log_event(kind, text, service=problem.service, worker=worker, command=command, problem=problem.id)
 

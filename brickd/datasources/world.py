@@ -44,6 +44,7 @@ class DaemonStatus(NamedTuple):
         notify: the counts of each target of alarms.
         metrics_problem: why the file of metrics cannot be written; None if it can be written, or if there is none.
         build: the digest of the daemon's sources; None if unknown, as in a recording.
+        flight_recorder: the state of the flight recorder; None if there is none, and in a recording.
     """
 
     version: str | None
@@ -58,6 +59,7 @@ class DaemonStatus(NamedTuple):
     notify: tuple[dict[str, Any], ...] = ()
     build: str | None = None
     metrics_problem: str | None = None
+    flight_recorder: dict[str, Any] | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the status as JSON."""
@@ -74,6 +76,7 @@ class DaemonStatus(NamedTuple):
             "recording_problem": self.recording_problem,
             "metrics_problem": self.metrics_problem,
             "notify": list(self.notify),
+            "flight_recorder": self.flight_recorder,
         }
 
 

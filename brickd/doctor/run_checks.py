@@ -18,6 +18,7 @@ from brickd.doctor import (
     clock,
     container,
     daemon,
+    flight_recorder,
     logind,
     lost_records,
     namespaces,
@@ -49,6 +50,7 @@ class MachineFacts:
     segments: segments.Segments
     processes: processes.Processes
     daemon: daemon.DaemonFacts
+    flight: flight_recorder.FlightFacts
     recordings: tuple[unfetched_recordings.UnfetchedRecording, ...] = ()
     window: numerics.HeldFingerprints | None = None
     key_file: str = ""
@@ -77,6 +79,7 @@ def observe(proc: Path = Path("/proc")) -> MachineFacts:
         segments=found,
         processes=processes.observe(_reader.DIRECTORY, proc),
         daemon=daemon.observe(runtime(), os.geteuid()),
+        flight=flight_recorder.observe(),
         recordings=unfetched_recordings.observe(),
         window=numerics.observe(),
         key_file=checksum_keys.observe(runtime().state),
@@ -112,6 +115,7 @@ def judge(facts: MachineFacts) -> list[CheckResult]:
         *checksum_keys.judge(workers, facts.key_file),
         *daemon.judge(facts.daemon, facts.versions.brickd),
         unfetched_recordings.judge(facts.recordings),
+        flight_recorder.judge(facts.flight),
         numerics.judge(facts.window),
         clock.judge_source(facts.clock),
         clock.judge_choice(facts.clock, {worker.name: worker.reads_counter for worker in workers.live}),

@@ -204,7 +204,7 @@ class FlightShelf(Shelf):
 
 def _unlink(path: Path) -> None:
     try:
-        path.unlink()
+        path.unlink(missing_ok=True)  # another daemon with the same state directory may have removed it
     except OSError as error:
         text = f"{path}: cannot be removed: {error.strerror} (check the owner and mode of its directory)"
         raise BrickdError(text) from None

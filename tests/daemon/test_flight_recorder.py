@@ -428,7 +428,7 @@ def test_an_existing_link_is_never_written_through(
 
 def test_a_recording_that_cannot_be_removed_stops_the_recorder(four: list[Path]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Path, "unlink", lambda *_: os.rmdir(folder()))
+        patch.setattr(Path, "unlink", lambda *_, **__: os.rmdir(folder()))
         with pytest.raises(BrickdError, match=r"000.brick: cannot be removed: Directory not empty"):
             FlightShelf(folder()).keep(3, 1 << 30)
     assert len(names()) == 4

@@ -29,6 +29,7 @@ from brickd.doctor.check import STATES, CheckResult
 from brickd.doctor.clock import KernelClock
 from brickd.doctor.container import Container
 from brickd.doctor.daemon import DaemonFacts
+from brickd.doctor.flight_recorder import FlightFacts
 from brickd.doctor.logind import Logind, User
 from brickd.doctor.processes import Mapped, Process, Processes
 from brickd.doctor.run_checks import MachineFacts, judge
@@ -72,6 +73,7 @@ def facts() -> MachineFacts:
         segments=ALIVE,
         processes=processes(Process(7, "python", (OWN,))),
         daemon=DaemonFacts("/run/brickd-ops"),
+        flight=FlightFacts("off"),
     )
 
 
