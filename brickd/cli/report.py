@@ -60,26 +60,30 @@ def report(words: Sequence[str], file: str | None, as_text: bool, force: bool) -
         raise click.UsageError("-o - is only for --md: name the file of the page")
     if file != _STDOUT:
         require_free(Path(file), force=force)
-    content = _content(recordings, rfc3339(int(now * 1e9)), as_text=as_text)
+    content, left_out = _content(recordings, rfc3339(int(now * 1e9)), as_text=as_text)
     if file == _STDOUT:
         click.echo(content, nl=False)
         return
     _write(Path(file), content, force=force)
     print_message(f"wrote {file}: {units.size(len(content))}")
+    for line in left_out:
+        print_message(f"left out: {line}")
 
 
-def _content(recordings: Sequence[str], made: str, *, as_text: bool) -> bytes:
-    from brickd.web.report_documents import answers_of, report_documents
+def _content(recordings: Sequence[str], made: str, *, as_text: bool) -> tuple[bytes, list[str]]:
+    """Return the file, and lines about the parts that it does not have."""
+    from brickd.web import report_documents
 
-    with answers_of(recordings, progress.reading) as answers:
-        documents = report_documents(answers)
-    if as_text:
-        from brickd.web.report_text import report_text
+    with report_documents.answers_of(recordings, progress.reading) as answers:
+        if as_text:
+            from brickd.web.report_text import report_text
 
-        return report_text(documents, made).encode()
-    from brickd.web.report import report_page
+            # The text has no latency of single bricks.
+            return report_text(report_documents.report_documents(answers, bricks_seconds=0.0), made).encode(), []
+        from brickd.web.report import report_page
 
-    return report_page(documents, made)
+        documents = report_documents.report_documents(answers)
+    return report_page(documents, made), report_documents.left_out(documents)
 
 
 def _write(path: Path, content: bytes, *, force: bool) -> None:

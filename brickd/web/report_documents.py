@@ -1,17 +1,21 @@
 """The documents of a report: every request that its page can make, answered.
 
-Owns: the list of requests, and what takes the place of an answer that fails. Must not know: HTML, how a view draws a
-document. Invariants: A document is the one that the HTTP API sends. The list has each request of `needs` in
-`static/*.js`: in a report, the page has no other choices. A request that fails has its error in the report.
+Owns: the list of requests, what takes the place of an answer that fails, and what a report leaves out to stay small.
+Must not know: HTML, how a view draws a document. Invariants: A document is the one that the HTTP API sends. The list
+has each request of `needs` in `static/*.js`: in a report, the page has no other choices. A request that fails or is
+left out has the reason in the report. All documents together have at most `BYTES_MAX`, unless the status alone has
+more.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from brickd.base.units import plural
 from brickd.datasources.world import World
 from brickd.errors import BrickdError
 from brickd.query import queries
@@ -26,14 +30,18 @@ Answers = Callable[[str, Query], dict[str, Any]]
 STATUS = "status"
 _HISTORY: Parameters = {"over": "1h", "every": "1m"}
 _BRICKS: Parameters = {"top": 100_000}
+_CELLS: Parameters = {"by": "worker", "top": 4096}
+_TREE: Parameters = {}
+_LAYERS: Parameters = {"layers": True}
+_COVERAGE: Parameters = {}
 # Each view has the name of its verb, and its query the name of the view.
 _REQUESTS: tuple[tuple[str, Parameters], ...] = (
     (STATUS, {}),
     ("bricks", _BRICKS),
-    ("bricks", {"by": "worker", "top": 4096}),
-    ("tree", {}),
-    ("tree", {"layers": True}),
-    ("coverage", {}),
+    ("bricks", _CELLS),
+    ("tree", _TREE),
+    ("tree", _LAYERS),
+    ("coverage", _COVERAGE),
     ("hang", {"watch": "0.5s"}),
     ("history", _HISTORY),
 )
@@ -41,6 +49,20 @@ _REQUESTS: tuple[tuple[str, Parameters], ...] = (
 BRICKS_MAX = 50
 BRICKS_SECONDS = 20.0
 _LEFT_OUT = "the report has the latency of fewer bricks (brickd history --brick NAME)"
+# With the scripts of the page, which have 0.17 MB, a report stays below 3 MB: mail and chat accept such a file.
+BYTES_MAX = 2_800_000
+# Which parameters take the place of those of a request while the documents are too large, in this order: the least
+# useful first. None: the document is left out. A document of fewer rows has the sum of the others in its `rest`.
+_CUTS: tuple[tuple[Parameters, Parameters | None], ...] = (
+    (_CELLS, {"by": "worker", "top": 2048}),
+    (_CELLS, {"by": "worker", "top": 1024}),
+    (_CELLS, {"by": "worker", "top": 256}),
+    (_LAYERS, None),
+    (_BRICKS, {"top": 1000}),
+    (_BRICKS, {"top": 200}),
+    (_TREE, None),
+    (_COVERAGE, None),
+)
 
 
 class ReportDocument(NamedTuple):
@@ -51,12 +73,14 @@ class ReportDocument(NamedTuple):
     document: dict[str, Any] | None
     error: str | None = None
 
-    def embedded(self) -> dict[str, Any]:
-        """Return the request as the page reads it."""
-        return self._asdict()
+    def embedded(self) -> str:
+        """Return the request as the page reads it: JSON in which no string can end an element, or begin a comment."""
+        return json.dumps(self._asdict(), separators=(",", ":")).replace("<", "\\u003c")
 
 
-def report_documents(answers: Answers, bricks_seconds: float = BRICKS_SECONDS) -> list[ReportDocument]:
+def report_documents(
+    answers: Answers, bricks_seconds: float = BRICKS_SECONDS, bytes_max: int = BYTES_MAX
+) -> list[ReportDocument]:
     """Answer all requests; the status comes first. For the histories of single bricks, there is a limit of time.
 
     Raises:
@@ -64,16 +88,59 @@ def report_documents(answers: Answers, bricks_seconds: float = BRICKS_SECONDS) -
     """
     status = answers(STATUS, queries.StatusQuery())
     found = [ReportDocument(STATUS, {}, status), *(_answered(answers, *each) for each in _REQUESTS[1:])]
+    found = _cut(answers, found, bytes_max)
+    left = bytes_max - sum(len(each.embedded()) for each in found)
     bricks = next(each.document for each in found if each.parameters is _BRICKS)
     named = dict.fromkeys(brick["name"] for brick in bricks["bricks"]) if bricks is not None else {}
     until = time.monotonic() + bricks_seconds
     for number, name in enumerate(named):
         parameters: Parameters = {**_HISTORY, "brick": name}
+        history = absent = ReportDocument("history", parameters, None, _LEFT_OUT)
         if number < BRICKS_MAX and time.monotonic() < until:
-            found.append(_answered(answers, "history", parameters))
-        else:
-            found.append(ReportDocument("history", parameters, None, _LEFT_OUT))
+            history = _answered(answers, "history", parameters)
+        for each in (history, absent):
+            if (length := len(each.embedded())) <= left:
+                left -= length
+                found.append(each)
+                break
     return found
+
+
+def _cut(answers: Answers, found: Sequence[ReportDocument], bytes_max: int) -> list[ReportDocument]:
+    """Shorten documents, or leave them out, until all of them have at most `bytes_max`."""
+    cut = [*found]
+    for parameters, fewer in _CUTS:
+        if sum(len(each.embedded()) for each in cut) <= bytes_max:
+            break
+        place = next(place for place, each in enumerate(cut) if each.parameters is parameters)
+        view = cut[place].view
+        if fewer is None:
+            cut[place] = ReportDocument(view, parameters, None, _too_large(view, parameters))
+        else:
+            cut[place] = _answered(answers, view, fewer)._replace(parameters=parameters)
+    return cut
+
+
+def _too_large(view: str, parameters: Parameters) -> str:
+    command = " ".join((f"brickd {view}", *(f"--{name}" for name in parameters)))
+    return f"it is too large for a report ({command})"
+
+
+def left_out(documents: Sequence[ReportDocument]) -> list[str]:
+    """Return a line about each part that a report does not have. A brick without work in the period has no latency."""
+    lines = [f"{each.view}: {each.error}" for each in documents if each.error and "brick" not in each.parameters]
+    for each in documents:
+        if each.view != "bricks" or each.document is None:
+            continue
+        rest: int = each.document["rest"]["bricks"]
+        if each.parameters is _CELLS:
+            lines += [f"workers: {plural(rest, 'cell')} with the least self time"] * (rest > 0)
+            continue
+        lines += [f"bricks: {plural(rest, 'brick')} with the least self time"] * (rest > 0)
+        named = len({brick["name"] for brick in each.document["bricks"]}) + rest
+        absent = named - sum("brick" in other.parameters and other.error != _LEFT_OUT for other in documents)
+        lines += [f"latency: {absent:,} of {plural(named, 'brick')}"] * (absent > 0)
+    return lines
 
 
 def _answered(answers: Answers, view: str, parameters: Parameters) -> ReportDocument:

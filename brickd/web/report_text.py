@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from brickd.base import escape
 from brickd.client.other_version import ours
 from brickd.screens import bricks, coverage, status, wording
 from brickd.screens.screen import Screen
 from brickd.web.report_documents import STATUS, ReportDocument
 
-_SCREEN = Screen(120, colour=False)
+_SCREEN = Screen(200, colour=False)  # so that usual names are not cut
 _MOST_BRICKS = 20
 
 
@@ -28,6 +29,8 @@ def report_text(documents: Sequence[ReportDocument], made: str) -> str:
         f"# brickd report\n\nmade {made} by brickd {ours().version}\n",
         _section("Status", status.render(of_status, _SCREEN)),
     ]
+    if notes := of_status["words"]:  # such as where a recording is damaged
+        sections.append(_section("Notes", map(escape.text, notes)))
     if problems:
         sections.append(_section("Problems", problems))
     if (compared := found["coverage"]).document is not None:

@@ -68,7 +68,7 @@ def test_an_answer_that_fails_has_its_error_in_the_report(worker: Start, tmp_pat
 @pytest.mark.parametrize(("seconds", "histories"), [(3600.0, BRICKS_MAX), (0.0, 0)])
 def test_a_brick_without_a_history_says_so(seconds: float, histories: int) -> None:
     names = [f"brick {number}" for number in range(BRICKS_MAX + 2)]
-    document = {"bricks": [{"name": name} for name in names]}
+    document = {"bricks": [{"name": name} for name in names], "rest": {"bricks": 0}}
     of_bricks = [each for each in report_documents(lambda *_: document, seconds) if "brick" in each.parameters]
     assert [each.parameters["brick"] for each in of_bricks] == names
     assert [each.document is not None for each in of_bricks] == [number < histories for number in range(len(names))]
@@ -144,3 +144,16 @@ def test_the_script_has_every_module_and_no_import_or_export() -> None:
 def test_a_module_that_cannot_be_in_one_script_is_refused(text: str) -> None:
     with pytest.raises(AssertionError):
         one_script({"main.js": text, "a.js": ""})
+
+
+def test_a_report_says_that_its_recording_was_cut(worker: Start, tmp_path: Path) -> None:
+    started(worker, SPANS)
+    whole, cut = tmp_path / "run.brick", tmp_path / "cut.brick"
+    assert brickd("record", "-o", str(whole), "--duration", "100ms").returncode == 0
+    cut.write_bytes(whole.read_bytes()[:-64])
+    for name, text in (("run.brick", False), ("cut.brick", True)):
+        notes = brickd("report", str(tmp_path / name), "--md").stdout.partition("## Notes")[2]
+        assert "recorded on " in notes
+        assert ("cut at byte" in notes) == text
+    (status, *_) = data_of(report(tmp_path / "r.html", str(cut)))["requests"]
+    assert any("cut at byte" in each for each in status["document"]["words"])

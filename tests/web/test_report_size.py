@@ -1,0 +1,135 @@
+"""What a report leaves out to stay small, and in which order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from brickd.errors import BrickdError
+from brickd.query.queries import BricksQuery, CoverageQuery, HistoryQuery, StatusQuery, TreeQuery
+from brickd.query.query import Query
+from brickd.web.report import report_page
+from brickd.web.report_documents import BYTES_MAX, ReportDocument, left_out, report_documents
+
+MB = 1_000_000
+
+
+class Answers:
+    """Answers with documents of chosen sizes, and remembers the queries."""
+
+    def __init__(self, *, status: int = 0, coverage: int = 0, tree: int = 0, history: int = 0, rows: int = 1) -> None:
+        self.sizes = {StatusQuery: status, CoverageQuery: coverage, TreeQuery: tree, HistoryQuery: history}
+        self.rows, self.tops = rows, list[tuple[str | None, int | None]]()
+
+    def __call__(self, view: str, query: Query) -> dict[str, Any]:
+        if not isinstance(query, BricksQuery):
+            return {"is": "x" * self.sizes.get(type(query), 0)}
+        self.tops.append((query.by, query.top))
+        kept = min(self.rows, query.top or 0)
+        rows = [{"name": f"brick {number}", "is": "x"} for number in range(kept)]
+        return {"bricks": rows, "rest": {"bricks": self.rows - kept}}
+
+
+def size(documents: Sequence[ReportDocument]) -> int:
+    return sum(len(each.embedded()) for each in documents)
+
+
+def of(documents: Sequence[ReportDocument], view: str, **parameters: Any) -> ReportDocument:
+    (found,) = (each for each in documents if (each.view, each.parameters) == (view, parameters))
+    return found
+
+
+def histories(documents: Sequence[ReportDocument]) -> list[bool]:
+    """Tell for each brick whether its history is inside."""
+    return [each.document is not None for each in documents if "brick" in each.parameters]
+
+
+def test_nothing_is_left_out_of_a_small_report() -> None:
+    found = report_documents(Answers(history=1000, rows=50))
+    assert histories(found) == [True] * 50
+    assert left_out(found) == []
+
+
+def test_the_largest_page_has_less_than_3_mb() -> None:
+    empty = report_documents(Answers())
+    full = BYTES_MAX - size(empty)
+    found = report_documents(Answers(status=full))
+    assert size(found) == BYTES_MAX
+    assert len(report_page(found, "2026-03-11T03:12:40Z")) < 3 * MB
+
+
+def test_histories_fill_the_room_that_the_other_documents_leave() -> None:
+    answers = Answers(history=100_000, rows=40)
+    without = size(report_documents(answers, bricks_seconds=0.0))
+    found = report_documents(answers, bytes_max=without + 250_000)
+    assert histories(found) == [True] * 2 + [False] * 38
+    assert left_out(found) == ["latency: 38 of 40 bricks"]
+    assert size(found) <= without + 250_000
+
+
+def test_a_brick_without_room_even_for_a_reason_is_not_in_the_report() -> None:
+    answers = Answers(history=1000, rows=3)
+    documents = report_documents(answers, bricks_seconds=0.0)
+    one = len(documents[-1].embedded())
+    assert len(histories(report_documents(answers, bytes_max=size(documents)))) == 3
+    assert len(histories(report_documents(answers, bytes_max=size(documents) - 1))) == 2
+    assert len(histories(report_documents(answers, bytes_max=size(documents) - one - 1))) == 1
+
+
+def test_the_cells_of_workers_are_left_out_before_anything_else() -> None:
+    answers = Answers(rows=4096, coverage=500)
+    report_documents(answers, bricks_seconds=0.0, bytes_max=MB)
+    assert answers.tops == [(None, 100_000), ("worker", 4096)]
+    found = report_documents(answers, bricks_seconds=0.0, bytes_max=250_000)
+    assert answers.tops[2:] == [(None, 100_000), ("worker", 4096), ("worker", 2048)]
+    cells = of(found, "bricks", by="worker", top=4096)
+    assert cells.document is not None
+    assert len(cells.document["bricks"]) == 2048
+    assert left_out(found) == ["latency: 4,096 of 4,096 bricks", "workers: 2,048 cells with the least self time"]
+
+
+def test_the_tree_by_layers_then_bricks_then_the_tree_and_the_coverage_are_left_out() -> None:
+    answers = Answers(rows=2000, tree=200_000, coverage=100_000)
+
+    def told(bytes_max: int) -> list[str]:
+        found = left_out(report_documents(answers, bricks_seconds=0.0, bytes_max=bytes_max))
+        return [line for line in found if not line.startswith("latency")]
+
+    layers = "tree: it is too large for a report (brickd tree --layers)"
+    cells, bricks = "workers: 1,744 cells with the least self time", "bricks: {} bricks with the least self time"
+    assert told(500_000) == [layers, cells]
+    assert told(350_000) == [layers, bricks.format("1,000"), cells]
+    assert told(320_000) == [layers, bricks.format("1,800"), cells]
+    tree = "tree: it is too large for a report (brickd tree)"
+    assert told(200_000) == [tree, layers, bricks.format("1,800"), cells]
+    coverage = "coverage: it is too large for a report (brickd coverage)"
+    assert told(100_000) == [tree, layers, coverage, bricks.format("1,800"), cells]
+
+
+def test_an_error_is_left_out_too() -> None:
+    def answers(view: str, query: Query) -> dict[str, Any]:
+        if view == "hang":
+            raise BrickdError("nothing to see")
+        return Answers()(view, query)
+
+    assert left_out(report_documents(answers)) == ["hang: nothing to see"]
+
+
+def test_a_brick_without_work_in_the_last_hour_is_not_left_out() -> None:
+    def answers(view: str, query: Query) -> dict[str, Any]:
+        if isinstance(query, HistoryQuery) and query.brick is not None:
+            raise BrickdError("no brick in the last 1h")
+        return Answers(rows=60)(view, query)
+
+    assert left_out(report_documents(answers)) == ["latency: 10 of 60 bricks"]
+
+
+@pytest.mark.parametrize("name", ["</script>", "<!--", "<script>", "\u2028\u202e\x00\ud800"])
+def test_an_embedded_document_is_ascii_without_an_opening_bracket(name: str) -> None:
+    text = ReportDocument("status", {"brick": name}, {"name": name}, name).embedded()
+    assert text.isascii()
+    assert "<" not in text
+    assert json.loads(text)["document"]["name"] == name
