@@ -30,6 +30,7 @@ import pytest
 import sandbox
 from forked_processes import Process, forking_parent
 from forked_tests import ForkedTests
+from forking_server import keep_build
 from hypothesis import Phase, settings
 from sandbox import apart, started_in
 from untouched import Untouched, users_places
@@ -99,8 +100,11 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Start the parents from which verbs and workers are forked. All processes of the tests share these parents."""
+    """Do once what all processes of the tests share: look up the build, and start the parents from which verbs and
+    workers are forked.
+    """
     if session.config.option.processes > 1 and len(session.items) > _SHARED_FROM:
+        keep_build()
         for what in ("brickd", "worker", "worker with profiler", "worker with numpy"):
             forking_parent(what)
 

@@ -82,7 +82,6 @@ def _become(message: bytes, files: list[int]) -> None:
 
 def _verb() -> Callable[[], None]:
     """Load everything that verbs load, and return a function that runs a verb."""
-    import functools
     import importlib
     import pkgutil
 
@@ -91,7 +90,6 @@ def _verb() -> Callable[[], None]:
     from brickd import datasources, views
     from brickd.__main__ import main
     from brickd.cli import brickd
-    from brickd.client import other_version
     from brickd.query.verbs import VERBS
 
     for verb in VERBS:
@@ -104,10 +102,7 @@ def _verb() -> Callable[[], None]:
         late += [each.name for each in pkgutil.iter_modules(room.__path__, f"{room.__name__}.")]
     for module in late:
         importlib.import_module(module)
-    # Each daemon looks up its build, which reads all files of brickd. They do not change during the tests.
-    looked_up = (other_version.installed, other_version._digest)
-    vars(other_version).update({each.__name__: functools.cache(each) for each in looked_up})
-    other_version.ours()
+    keep_build()
 
     def run() -> None:
         sys.argv[0] = "brickd"
@@ -116,6 +111,17 @@ def _verb() -> Callable[[], None]:
         os._exit(code)
 
     return run
+
+
+def keep_build() -> None:
+    """Look up the build of brickd only once: this reads all its files, and they do not change during the tests."""
+    import functools
+
+    from brickd.client import other_version
+
+    looked_up = (other_version.installed, other_version._digest)
+    vars(other_version).update({each.__name__: functools.cache(each) for each in looked_up})
+    other_version.ours()
 
 
 def _worker() -> Callable[[], None]:
