@@ -107,7 +107,8 @@ while not select.select([0], [], [], 0.001)[0]:
 """
 
 
-@pytest.mark.parametrize("served", [True, False])
+# without a daemon, `brickd record` records, as in test_record.py
+@pytest.mark.parametrize("served", [True, pytest.param(False, marks=pytest.mark.ci)])
 def test_spans_of_live_workers_are_recorded_for_some_time(worker: Start, served: bool, tmp_path: Path) -> None:
     for name in ("api", "other"):
         started(worker, LIVE, BRICKD_SERVICE=name).go()
