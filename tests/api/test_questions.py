@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from itertools import product
 from typing import Any, get_args
 
 import click
@@ -268,17 +269,18 @@ def test_a_refusal_is_short_for_a_value_of_any_length() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("text", TEXTS)
-def test_the_command_line_and_query_strings_accept_the_same_values(kind: type[Query], text: str) -> None:
+def test_the_command_line_and_query_strings_accept_the_same_values(kind: type[Query]) -> None:
     @click.command()
     @asks(kind, recorded=False)
     def verb(query: Query) -> Query:
         return query
 
-    for name, parameter in parameters(kind).items():
-        key = key_of(name, parameter)
-        if parameter.positional or isinstance(parameter, Switch):  # a flag has no value on a command line
-            continue
+    with_value = [
+        key_of(name, parameter)
+        for name, parameter in parameters(kind).items()
+        if not parameter.positional and not isinstance(parameter, Switch)  # a flag has no value on a command line
+    ]
+    for key, text in product(with_value, TEXTS):
         try:
             queried: Any = from_query(kind, [(key, text)])
         except WrongQuestion:
@@ -287,7 +289,7 @@ def test_the_command_line_and_query_strings_accept_the_same_values(kind: type[Qu
             typed = verb.main([f"--{key}={text}"], standalone_mode=False)
         except (click.UsageError, WrongQuestion):
             typed = None
-        assert typed == queried, key
+        assert typed == queried, (key, text)
 
 
 def test_a_query_is_immutable() -> None:

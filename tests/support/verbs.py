@@ -23,7 +23,8 @@ from brickd.cli import main
 
 # Verbs that handle signals, or that start or end other processes, so that they need their own.
 _OWN_PROCESS = frozenset(("bundle", "calibrate", "demo", "down", "record", "run", "up"))
-_INHERITED = frozenset(("COLUMNS", "NO_COLOR"))  # variables that only the verb reads
+# variables that only the verb reads
+_INHERITED = frozenset(("COLUMNS", "NO_COLOR", "_BRICKD_COMPLETE", "COMP_WORDS", "COMP_CWORD"))
 
 SPANS = """
 norm, gemm = brick.brick("norm", "norm"), brick.brick("gemm", "ffn")
