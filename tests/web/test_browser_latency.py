@@ -149,7 +149,7 @@ def test_a_brick_of_a_worker_is_asked_for_its_service(tab: Tab, module_daemon: R
     asked = answered(tab, module_daemon, *SLOTS)
     tab.open("latency?name=api/1&brick=inner")
     assert (asked[-1]["name"], asked[-1]["brick"]) == (["api"], ["inner"])
-    assert "The brick is kept for each service: all of api." in tab.main.inner_text()
+    assert "the brick is kept for each service: all of api" in tab.main.inner_text()
     tab.open("latency?name=api/1")
     assert asked[-1]["name"] == ["api/1"]
 

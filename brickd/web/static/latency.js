@@ -55,11 +55,11 @@ class LatencyPart {
     const choose = (name) => (value) => page.go(chosen(page.place, name, value));
     this.over = choice("Time", Object.keys(OVER), choose("over"));
     this.brick = nameChoice("Brick", "all bricks", choose("brick"));
-    this.until = element("button", { type: "button", onclick: () => this._turn(null) }, "until now");
     this.period = element("span", { class: "small" });
     this.controls = element("div", { class: "choices" }, this.over.element, this.brick.element,
       element("button", { type: "button", onclick: () => this._turn(-1) }, "earlier period"),
-      element("button", { type: "button", onclick: () => this._turn(1) }, "later period"), this.until, this.period);
+      element("button", { type: "button", onclick: () => this._turn(1) }, "later period"),
+      element("button", { type: "button", onclick: () => this._turn(null) }, "until now"), this.period);
     this.chart = new TimeChart(CHARTS, {
       label: "Shown time", sentence, move: (row) => this._move(row), point: (row) => this._say(row),
     });
@@ -79,15 +79,14 @@ class LatencyPart {
     const { over, length, end } = periodOf(place, now);
     this.over.show(over);
     this.brick.show(place.choices.brick ?? "", status.bricks.map((brick) => brick.name));
-    this.until.hidden = end === null;
     this.shown = recorded && from < to ? { from, to } : { from: (end ?? now) - length, to: end ?? now };
     setText(this.period, `${moment(this.shown.from)} to ${moment(this.shown.to)}`);
     this.rows = history.slots.map((slot) => ({ ...slot, start: seconds(slot.from), end: seconds(slot.to) }));
     const moving = this._moving !== null || recorded;
     this.chart.show(this.rows, this.shown, moving ? this.chart.cursor : place.at);
     const services = servicesOf(status.workers ?? [], place.names).filter((service) => !place.names.includes(service));
-    const sum = history.brick && services.length ? [`The brick is kept for each service: all of ${services.join(", ")}.`] : [];
-    setText(this.words, ["Hatched: no slot.", ...sum, ...history.words].join(" "));
+    const sum = history.brick && services.length ? [`the brick is kept for each service: all of ${services.join(", ")}`] : [];
+    setText(this.words, ["Hatched: no slot", ...sum, ...history.words].join("; "));
     this._say(null);
     this._fill();
   }

@@ -24,7 +24,7 @@ export class Table {
   constructor(caption, columns, options = {}) {
     [this.columns, this.options, this.rows] = [columns, options, []];
     this.sorted = { column: columns.find((each) => each.title === options.sort) ?? null, down: true };
-    this.selected = null;
+    [this.selected, this._reached] = [null, null]; // the keys of the selected row, and of the one that Tab reaches
     this.heads = columns.map((column) => this._head(column));
     this.body = element("tbody", {
       onkeydown: (event) => this._key(event),
@@ -80,17 +80,25 @@ export class Table {
     if (this._drawn?.first === first && this._drawn.last === last) return;
     this._drawn = { first, last };
     const focused = this.body.contains(document.activeElement) ? document.activeElement : null;
-    if (this.selected === null && length) this.selected = this._keyOf(this.ordered[0]);
+    const rows = this.ordered.slice(first, last);
+    this._reached = this._stop(rows, first);
     const before = this._made;
     this._made = new Map();
     arrange(this.body, [
       spacer(first, this.columns.length),
-      ...this.ordered.slice(first, last).map((row, n) => this._placed(row, first + n, before)),
+      ...rows.map((row, n) => this._placed(row, first + n, before)),
       spacer(length - last, this.columns.length),
     ].filter(Boolean));
     if (focused === null || focused === document.activeElement) return;
     const focus = focused.isConnected ? focused : this.body.querySelector('tr[tabindex="0"]'); // a moved row loses it
     focus?.focus({ preventScroll: true });
+  }
+
+  /** Return the key of the row that Tab reaches: the selected one, or the first visible one if that is not in the page. */
+  _stop(rows, first) {
+    if (!rows.length || rows.some((row) => this._keyOf(row) === this.selected)) return this.selected;
+    const visible = rows.length < this.ordered.length ? Math.floor(this.element.scrollTop / ROW) - first : 0;
+    return this._keyOf(rows[visible]);
   }
 
   _keyOf(row) {
@@ -114,7 +122,7 @@ export class Table {
         class: this.options.mark?.(row) || undefined,
         "aria-rowindex": at + 2,
         "data-at": at,
-        tabindex: key === this.selected ? 0 : -1,
+        tabindex: key === this._reached ? 0 : -1,
       },
       this.columns.map((column, n) => cell(column, row, n === 0)),
     );
