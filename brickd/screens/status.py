@@ -49,10 +49,12 @@ def render(document: dict[str, Any], screen: Screen, more: Sequence[str] = ()) -
         return [
             wording.no_workers(document),
             *_problems(document, screen),
+            *_flight_recorder(document, screen),
             *wording.removed(document["removed"], screen),
         ]
     past = inactive(document)
     lines = _services(document, screen, past=bool(past)) + _problems(document, screen)
+    lines += _flight_recorder(document, screen)
     lines += inactive_lines(document, past, screen)
     lines += wording.removed(document["removed"], screen) + _numerics(document, screen) + _unproven(document, screen)
     lines += _workers(document, screen)
@@ -137,6 +139,16 @@ def _problems(document: dict[str, Any], screen: Screen) -> list[str]:
         lines += each
         shown += 1
     return lines + wording.more(len(problems) - shown, "more problem", f": {_next(document, 'workers')}")
+
+
+def _flight_recorder(document: dict[str, Any], screen: Screen) -> list[str]:
+    """Return a line about the flight recorder of the daemon, if it is known to have one."""
+    recorder = (document["daemon"] or {}).get("flight_recorder")  # an earlier daemon does not report it
+    if recorder is None:
+        return []
+    rests = f"rests for {units.duration(recorder['rests_ns'])}" if recorder["rests_ns"] else "on"
+    last = f"; last: {recorder['last']['text']}" if recorder["last"] else ""
+    return [escape.text(f"flight recorder  {rests}{last}", screen.width)]
 
 
 def inactive_lines(document: dict[str, Any], past: Sequence[Condition], screen: Screen) -> list[str]:

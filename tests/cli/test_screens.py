@@ -10,6 +10,7 @@ import pytest
 from faults import Start
 from verbs import document, started
 
+from brickd.datasources.world import DaemonStatus
 from brickd.screens import bricks, hang, history, status, stragglers, workers
 from brickd.screens.screen import Screen, screen_of
 from brickd.screens.table import EntryTable
@@ -152,3 +153,30 @@ def test_a_history_shows_dates_only_if_it_has_several() -> None:
     assert history.render(one, WIDE) == history.table_of(one).lines()
     assert history.table_of({"brick": None, "slots": []}).entries == []
     assert history.render({"brick": None, "slots": []}, WIDE) == ["no slots yet"]
+
+
+def test_a_status_with_workers_has_the_line_about_the_flight_recorder(worker: Start) -> None:
+    started(worker, TWO)
+    flying = DaemonStatus("1.0", 1, 0, 0, "test-", flight_recorder={"rests_ns": 0, "last": None})
+    found = document("status") | {"daemon": flying.document()}
+    assert status.render(found, WIDE).count("flight recorder  on") == 1
+
+
+@pytest.mark.parametrize(
+    ("recorder", "line"),
+    [
+        (None, None),
+        ({"rests_ns": 0, "last": None}, "flight recorder  on"),
+        ({"rests_ns": 0, "last": {"text": "4f1c09aa was \x1b"}}, "flight recorder  on; last: 4f1c09aa was \\x1b"),
+        ({"rests_ns": 252 * 10**9, "last": {"text": "…"}}, "flight recorder  rests for 4.2 min; last: …"),
+    ],
+)
+def test_a_status_has_a_line_about_the_flight_recorder_of_the_daemon(
+    prefix: str, recorder: dict[str, Any] | None, line: str | None
+) -> None:
+    found = document("status") | {"daemon": {"flight_recorder": recorder}}
+    lines = [text for text in status.render(found, WIDE) if text.startswith("flight recorder")]
+    assert lines == ([] if line is None else [line])
+    assert status.render(found | {"daemon": {}}, WIDE) == status.render(found | {"daemon": None}, WIDE)
+    long = found | {"daemon": {"flight_recorder": {"rests_ns": 0, "last": {"text": "x" * 99}}}}
+    assert len(status.render(long, Screen(40, False))[-1]) == 40
