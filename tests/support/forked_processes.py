@@ -90,14 +90,15 @@ class ForkingParent:
 
     def __init__(self, what: str) -> None:
         parent_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # The process that forks gets no variables of the test that starts it, because it outlives that test.
+        self._environment = {name: value for name, value in os.environ.items() if not name.startswith("BRICKD")}
         with child_end:
             parent_end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MESSAGE_BYTES)
             self._process = subprocess.Popen(
                 [sys.executable, "-P", _SERVER, what, str(child_end.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[child_end.fileno()],
-                # The process that forks gets no variables of the test that starts it, because it outlives that test.
-                env={name: value for name, value in os.environ.items() if not name.startswith("BRICKD")},
+                env=self._environment,
             )
         self._socket = parent_end
 
@@ -128,7 +129,10 @@ class ForkingParent:
     ) -> Forked:
         answer, answers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with answers:
-            asked = marshal.dumps((list(arguments), dict(environment), os.getcwd()))
+            # Send only what differs: to set all variables would take an eighth of the time of a worker.
+            removed = [name for name in self._environment if name not in environment]
+            changed = {name: value for name, value in environment.items() if self._environment.get(name) != value}
+            asked = marshal.dumps((list(arguments), removed, changed, os.getcwd()))
             socket.send_fds(self._socket, [asked], [answers.fileno(), *(file.fileno() for file in its)])
             return Forked(answer, *parent_end)
 
