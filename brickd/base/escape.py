@@ -6,6 +6,7 @@ cannot move a cursor, hide text or reorder text. `text` leaves its own output un
 than its limit. The result is ambiguous, because a backslash is not escaped: only JSON has the exact string.
 """
 
+import functools
 import unicodedata
 from collections.abc import Sequence
 
@@ -44,7 +45,7 @@ def text(value: str, limit: int | None = None) -> str:
     """
     parts: Sequence[str] = value
     if not (value.isascii() and value.isprintable()):
-        parts = [_visible(char) for char in value]
+        parts = [*map(_visible, value)]
     visible = "".join(parts)
     if limit is None or width(visible) <= limit:
         return visible
@@ -120,7 +121,7 @@ def width(value: str) -> int:
     """
     if value.isascii():
         return len(value)
-    return sum(_cells(char) for char in value)
+    return sum(map(_cells, value))
 
 
 def csv_cell(value: str) -> str:
@@ -134,12 +135,18 @@ def csv_cell(value: str) -> str:
     return ("'" if value.startswith(_FORMULA) else "") + text(value)
 
 
+# A screen asks for the same few characters thousands of times. The limit is for hostile names.
+_KNOWN_CHARACTERS = 4096
+
+
+@functools.lru_cache(_KNOWN_CHARACTERS)
 def _visible(char: str) -> str:
     if char.isprintable() and char not in _INVISIBLE:
         return char
     return char.encode("unicode_escape").decode("ascii")
 
 
+@functools.lru_cache(_KNOWN_CHARACTERS)
 def _cells(char: str) -> int:
     if unicodedata.category(char) in ("Mn", "Me"):
         return 0

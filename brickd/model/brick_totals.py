@@ -43,6 +43,12 @@ class BrickTotals(NamedTuple):
     latency: _reader.Row | None
     worst_worker: str
 
+    def figure(self, key: str) -> Any:
+        """Return one value of the document, without the others. It must not depend on the period."""
+        if key == "name":
+            return self.name
+        return round(self.row[key], 4 if key == "spread" else None)  # type: ignore[literal-required]
+
     def document(self, by: By | None = None, over_ns: int | None = None, *, summed: bool = False) -> dict[str, Any]:
         """Return the totals as JSON.
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from brickd.datasources.world import World
 from brickd.errors import BrickdError
+from brickd.model.brick_totals import BrickTotals, percent_of
 from brickd.model.brick_totals import bricks as totals_of
-from brickd.model.brick_totals import percent_of
 from brickd.model.worker_names import suggestion
 from brickd.query.queries import SORTS, BricksQuery
 from brickd.views.common import Answer, begun, chosen, counted, day_of
@@ -30,17 +30,17 @@ def answer(world: World, query: BricksQuery) -> Answer:
         )
     totals = totals_of(over.workers, query.by)
     whole = sum(brick.row["self_ns"] for brick in totals)
+    found = totals if query.category is None else _of_category(totals, query.category)
+    found.sort(key=lambda brick: brick.figure(SORTS[query.sort]), reverse=query.sort != "name")
+    kept = len(found) if query.top is None else query.top
+    # of thousands of bricks, a live screen shows a few: the others need no document
     entries = [
         {
             **brick.document(query.by, over.length_ns, summed=over.summed),
             "share_percent": percent_of(brick.row["self_ns"], whole),
         }
-        for brick in totals
+        for brick in found[:kept]
     ]
-    if query.category is not None:
-        entries = _of_category(entries, query.category)
-    entries.sort(key=lambda entry: entry[SORTS[query.sort]], reverse=query.sort != "name")
-    kept = len(entries) if query.top is None else query.top
     document = {
         **begun(world),
         **over.document(),
@@ -49,25 +49,25 @@ def answer(world: World, query: BricksQuery) -> Answer:
         "category": query.category,
         "workers": len(them.workers) if over.many is None else over.many,
         "recorded_ns": round(whole),
-        "bricks": entries[:kept],
-        "rest": _rest(entries[kept:], whole),
+        "bricks": entries,
+        "rest": _rest(found[kept:], whole),
     }
     return Answer(document, them.words + over.words)
 
 
-def _of_category(entries: Sequence[dict[str, Any]], category: str) -> list[dict[str, Any]]:
-    found = [entry for entry in entries if entry["category"].casefold() == category.casefold()]
+def _of_category(totals: Sequence[BrickTotals], category: str) -> list[BrickTotals]:
+    found = [brick for brick in totals if brick.category.casefold() == category.casefold()]
     if not found:
-        known = {entry["category"] for entry in entries}
+        known = {brick.category for brick in totals}
         raise BrickdError(f"no category {category}: {suggestion(category, known)} (brickd bricks lists the categories)")
     return found
 
 
-def _rest(cut: Sequence[dict[str, Any]], whole: float) -> dict[str, Any]:
-    self_ns = sum(entry["self_ns"] for entry in cut)
+def _rest(cut: Sequence[BrickTotals], whole: float) -> dict[str, Any]:
+    self_ns = sum(brick.figure("self_ns") for brick in cut)
     return {
         "bricks": len(cut),
-        "count": sum(entry["count"] for entry in cut),
+        "count": sum(brick.row["count"] for brick in cut),
         "self_ns": self_ns,
         "share_percent": percent_of(self_ns, whole),
     }

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from made_up_workers import MadeUp, named, programs
 from verbs import brickd, document, sheet, started
 
+from brickd.datasources.shared_memory import SharedMemory
 from brickd.model.brick_totals import bricks, names_in
 from brickd.model.summary_fold import SummaryFold
-from brickd.query.queries import By
+from brickd.query.queries import SORTS, By
 from brickd.shm import _reader
 
 SPANS = """
@@ -151,6 +152,16 @@ def test_bricks_are_sorted_by_the_requested_column(worker: Start) -> None:
         values = [each[key] for each in document("bricks", "--sort", sort)["bricks"]]
         assert values == sorted(values, reverse=True)
     assert names(document("bricks", "--sort", "name")) == ["free", "gemm", "norm"]
+
+
+def test_a_brick_is_sorted_by_the_value_that_its_entry_has(worker: Start) -> None:
+    for elements in ("elements=2, bytes=8", "flops=2.5"):
+        started(worker, SPANS.replace("elements=2, bytes=8", elements))
+    found = bricks(SharedMemory().survey().workers)
+    assert len(found) == 3
+    for brick in found:
+        entry = brick.document()
+        assert [brick.figure(key) for key in SORTS.values()] == [entry[key] for key in SORTS.values()]
 
 
 def test_bricks_cut_off_by_top_are_counted(worker: Start) -> None:
