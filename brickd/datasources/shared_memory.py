@@ -178,3 +178,16 @@ class SharedMemory:
 
     def details(self, uuid: str) -> None:
         """Return None, because this process does not drain rings."""
+
+
+class SurveyedOnce(SharedMemory):
+    """The world without a daemon, for several answers that must fit together: its workers are read once."""
+
+    def __init__(self) -> None:
+        self._survey: Survey | None = None
+
+    def survey(self) -> Survey:
+        """Return the first survey again."""
+        if self._survey is None:
+            self._survey = super().survey()
+        return self._survey

@@ -172,8 +172,13 @@ def _when(state: State, frame: Frame, document: Document) -> list[Line]:
     at = shown_at(state, frame)
     stamp = time.strftime("%H:%M:%S" if _is_today(at) else "%Y-%m-%d %H:%M:%S", time.localtime(at))
     cursor = line(f"AT {stamp}", "selected") if state.cursor is not None else line(stamp)
-    every = texts.EMPTY if frame.recorded else line(f"every {units.write_duration(state.interval)}")
+    every = texts.EMPTY if frame.recorded else line(_every(state.interval, frame.spacing))
     return [cursor, line(escape.text(str(document["source"]))), every]
+
+
+def _every(interval: float, spacing: float) -> str:
+    chosen = units.write_duration(interval)
+    return f"every {chosen}" if spacing <= interval else f"every {units.duration(spacing * 1e9)}, not {chosen}"
 
 
 def _is_today(at: float) -> bool:

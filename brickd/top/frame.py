@@ -42,6 +42,17 @@ def unknown(of: KeptAnswer) -> KeptAnswer:
     return of._replace(document=None if of.document is None else {**of.document, **dict.fromkeys(_OF_A_TIME)}, words=())
 
 
+# In an answer that lists thousands of bricks, these would be most of the memory. The panel asks for bricks itself.
+_NOT_SHOWN = ("bricks", "categories")
+
+
+def without_bricks(of: KeptAnswer) -> KeptAnswer:
+    """Return a status without the parts that the screen does not show."""
+    if of.document is None:
+        return of
+    return of._replace(document={key: each for key, each in of.document.items() if key not in _NOT_SHOWN})
+
+
 class Frame(NamedTuple):
     """All that one screen shows.
 
@@ -52,6 +63,7 @@ class Frame(NamedTuple):
         histories: the rates, by the name of a worker or service.
         newest: the time of the newest data, in seconds since 1970.
         seconds: how long the answers took.
+        spacing: the least number of seconds from the begin of an answer to the begin of the next one.
         recorded: whether a recording is shown.
     """
 
@@ -61,4 +73,5 @@ class Frame(NamedTuple):
     histories: Mapping[str, Document] = {}
     newest: float = 0.0
     seconds: float = 0.0
+    spacing: float = 0.0
     recorded: bool = False

@@ -11,13 +11,14 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from brickd.errors import BrickdError
 from brickd.query.queries import HistoryQuery, StatusQuery
 from brickd.top import panels
-from brickd.top.frame import Frame, KeptAnswer, unknown
+from brickd.top.frame import Frame, KeptAnswer, unknown, without_bricks
 from brickd.top.source import DocumentSource, InterruptionError, Request
 from brickd.top.state import State
 
@@ -25,7 +26,6 @@ Document = dict[str, Any]
 
 _HISTORY_SECONDS = 10.0  # a slot of the last hour ends this often
 _RATES = 12  # the rates of a name: all of them fit on 80 columns
-_REST = 3  # between two frames, the thread rests this many times as long as the answers took
 _HISTORIES_PER_TICK = 2  # so that the histories of many workers never delay the totals by much
 
 
@@ -51,7 +51,8 @@ class Asker:
         self._status, self._panel = KeptAnswer(), KeptAnswer()
         self._asked: State | None = None
         self._histories: dict[str, _History] = {}
-        self.seconds = 0.0
+        self._seconds = 0.0
+        self._spacings = deque([0.0], maxlen=2)  # those after the newest answers
 
     def frame(self, state: State, trends: Sequence[str], *, tick: bool = True) -> Frame:
         """Return the screen's documents, with the histories that are known.
@@ -61,15 +62,17 @@ class Asker:
             trends: the names whose histories are on the screen; the others are forgotten.
             tick: whether new answers are wanted even if the choices are the same.
         """
-        began = time.monotonic()
+        began, worked = time.monotonic(), time.thread_time()
         before, known = self._asked, (self._status, self._panel)
         if before is None or not before.asks_like(state) or (tick and not self._source.recorded):
             try:
-                self._ask_all(state, before, tick=tick)
+                with self._source.together():
+                    self._ask_all(state, before, tick=tick)
             except InterruptionError:
                 self._status, self._panel = known  # half of the answers would not fit together
                 raise
-            self.seconds = time.monotonic() - began
+            self._seconds = time.monotonic() - began
+            self._spacings.append(spacing(self._seconds, time.thread_time() - worked))
         self._asked = state
         self._histories = {name: found for name, found in self._histories.items() if name in trends}
         return self._frame(state)
@@ -89,7 +92,8 @@ class Asker:
             found = dict.fromkeys(due) | ({} if answer is None else answer["histories"])
         else:
             query = query.replaced(at=state.cursor)
-            found = {name: self._history(query.replaced(names=(name,))) for name in due[:_HISTORIES_PER_TICK]}
+            with self._source.together():
+                found = {name: self._history(query.replaced(names=(name,))) for name in due[:_HISTORIES_PER_TICK]}
         period = (state.cursor, state.rates_over)
         self._histories |= {name: _History(time.monotonic(), period, each) for name, each in found.items()}
         return self._frame(state) if due else None
@@ -108,7 +112,8 @@ class Asker:
                 if each.document is not None and each.period[1] == state.rates_over
             },
             newest=self._source.newest(),
-            seconds=self.seconds,
+            seconds=self._seconds,
+            spacing=min(self._spacings),  # a single answer may take longer: the first one loads modules
             recorded=self._source.recorded,
         )
 
@@ -129,7 +134,7 @@ class Asker:
             other = before is not None and before.cursor != state.cursor
             # if the answer fails, what was at another time must not be shown as if it were of this time
             known = unknown(self._status) if other else self._status
-            self._status = self._ask(lambda: Request("status", query, at), known)
+            self._status = without_bricks(self._ask(lambda: Request("status", query, at), known))
         # the document of another panel or of another time is not shown as if it were the wanted one
         if before is not None and _panel_of(before) != _panel_of(state):
             self._panel = KeptAnswer()
@@ -174,13 +179,30 @@ def _unexpected(error: Exception) -> str:
     )
 
 
-def due_after(due: float, interval: float, took: float, now: float) -> float:
-    """Return when the next frame is due. Answers that take long keep a daemon busy for a quarter of the time at most.
+def spacing(seconds: float, work: float) -> float:
+    """Return the least number of seconds from the begin of an answer to the begin of the next one.
 
-    >>> due_after(10.0, 1.0, 0.1, 10.1), due_after(10.0, 1.0, 2.0, 12.0)
-    (11.0, 18.0)
+    A daemon is then busy for a quarter of the time at most, and this process, which also draws, for a thirtieth.
+
+    Args:
+        seconds: how long the answer took.
+        work: the processor time of this thread for the answer, in seconds.
+
+    >>> spacing(0.5, 0.01), spacing(0.5, 0.1)
+    (2.0, 3.0)
     """
-    return max(due + interval, now + _REST * took)
+    return max(4 * seconds, 30 * work)
+
+
+def due_after(due: float, interval: float, began: float, spacing: float, now: float) -> float:
+    """Return when the next answer is due, after one that was due at `due` and began at `began`.
+
+    >>> due_after(10.0, 1.0, 10.1, 0.4, 10.2), due_after(10.0, 1.0, 10.1, 4.0, 10.2)
+    (11.0, 14.1)
+    >>> due_after(10.0, 1.0, 3610.0, 0.4, 3610.5)  # the program was suspended for an hour
+    3610.5
+    """
+    return max(due + interval, began + spacing, now)
 
 
 class Poller:
@@ -202,6 +224,12 @@ class Poller:
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
+
+    def first(self, seconds: float) -> Frame | None:
+        """Wait for the first frame for some seconds, and return the newest one, if it was not sent yet."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._newest is not None, seconds)
+            return self._newest
 
     def send_to(self, post: Callable[[Frame], object]) -> None:
         """Call `post` with each frame, and with the newest one if there is one. It must not block."""
@@ -241,13 +269,14 @@ class Poller:
                     return
                 wanted, self._wanted, self._lacks = self._wanted, False, False
                 state, trends = self._state, self._trends
-                self._began = time.monotonic()
+                began = self._began = time.monotonic()
             tick = not state.paused and time.monotonic() >= due
             with contextlib.suppress(InterruptionError):  # the next turn asks for what is wanted instead
                 if wanted or tick:
-                    self._send(self._asker.frame(state, trends, tick=tick))
-                if tick:
-                    due = due_after(due, state.interval, self._asker.seconds, time.monotonic())
+                    frame = self._asker.frame(state, trends, tick=tick)
+                    self._send(frame)
+                    if tick:
+                        due = due_after(due, state.interval, began, frame.spacing, time.monotonic())
                 with self._changed:
                     trends = self._trends  # those of the frame that was sent, if it was drawn already
                 if not self._wanted:
@@ -267,5 +296,6 @@ class Poller:
                 return
             if (post := self._post) is None:
                 self._newest = frame
+                self._changed.notify()
                 return
         post(frame)

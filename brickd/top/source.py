@@ -11,6 +11,8 @@ import contextlib
 import importlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from brickd.base.units import SECOND
@@ -54,6 +56,10 @@ class DocumentSource(Protocol):
     recorded: bool
     stops: Callable[[], bool]
 
+    def together(self) -> AbstractContextManager[object]:
+        """Return a context whose answers are about the same moment, if this process reads the data itself."""
+        ...
+
     def answer(self, request: Request) -> FetchedAnswer:
         """Answer a request."""
         ...
@@ -73,24 +79,39 @@ class LiveSource:
         self.stops: Callable[[], bool] = lambda: False  # a request to a daemon has a time limit
         self._rest_seconds = rest_seconds
         self._silent: tuple[float, str] | None = None  # until when the daemon is not asked, and why
+        self._shares = False  # whether the answers are about the same moment
+        self._memory: World | None = None  # what they have read
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Read the segments once for all answers in this context."""
+        self._shares = True
+        try:
+            yield
+        finally:
+            self._shares, self._memory = False, None  # a survey of thousands of bricks takes megabytes
+
+    def _read(self, view: str) -> World:
+        from brickd.datasources.shared_memory import SharedMemory, SurveyedOnce
+
+        if not self._shares or view == "hang":  # `hang` waits, and then reads the segments again
+            return SharedMemory()
+        self._memory = self._memory or SurveyedOnce()
+        return self._memory
 
     def answer(self, request: Request) -> FetchedAnswer:
         """Ask the daemon, or read shared memory if no daemon answers."""
         own = {"hang": watched.__name__, "events": logged.__name__}.get(request.view)
         view = f"brickd.views.{request.view}:answer" if own is None else f"{__name__}:{own}"
+        memory = partial(self._read, request.view)
         if self._silent is not None and time.monotonic() < self._silent[0]:
-            return self._from_memory(view, request.query, self._silent[1])
+            answer = fetch_answer.from_shared_memory(view, request.query, memory)
+            return FetchedAnswer(answer.document, (self._silent[1], *answer.words))
         seconds: float = getattr(request.query, "watch", 0.0)
-        found = fetch_answer.find(request.view, request.query, view=view, seconds=seconds)
+        found = fetch_answer.find(request.view, request.query, view=view, seconds=seconds, memory=memory)
         if found.missing is not None and not found.missing.ended:
             self._silent = time.monotonic() + self._rest_seconds, found.words[0]
         return found
-
-    def _from_memory(self, view: str, query: Query, why: str) -> FetchedAnswer:
-        from brickd.datasources.shared_memory import SharedMemory
-
-        answer: Answer = _function(view)(SharedMemory(), query)
-        return FetchedAnswer(answer.document, (why, *answer.words))
 
     def newest(self) -> float:
         """Return the present time."""
@@ -126,6 +147,10 @@ class RecordingSource:
         self.stops: Callable[[], bool] = lambda: False
         self._replay = replay
         self._earlier: tuple[float, Replay] | None = None  # the time that was shown last, because panels share it
+
+    def together(self) -> AbstractContextManager[object]:
+        """Do nothing: a recording does not change."""
+        return contextlib.nullcontext()
 
     def answer(self, request: Request) -> FetchedAnswer:
         """Answer from the snapshot at the requested time."""

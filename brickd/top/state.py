@@ -146,7 +146,7 @@ class State(NamedTuple):
         return (*chosen, self.interval, rows, self.needs_all_rows)
 
 
-ROWS_STEP = 200  # a panel asks for this many more rows than the operator has passed
+ROWS_STEP = 100  # a panel asks for this many more rows than the operator has passed
 
 
 def resolved(place: Selection, keys: Sequence[str | None], height: int) -> Selection:

@@ -61,6 +61,7 @@ def find(
     seconds: float = 0.0,
     meanwhile: Callable[[Passes], None] | None = None,
     reading: Reading = silent,
+    memory: Callable[[], World] | None = None,
 ) -> FetchedAnswer:
     """Answer a query.
 
@@ -73,6 +74,7 @@ def find(
         seconds: how long the daemon waits before it answers.
         meanwhile: a function that waits for that time.
         reading: shows the progress of reading recordings.
+        memory: returns what is read if no daemon answers; None for a new survey of shared memory.
     """
     view = view or f"brickd.views.{name}:answer"
     with nullcontext() if recordings is None else _naming_files(query):
@@ -91,17 +93,17 @@ def find(
                 missing = Missing(error.what, ended=error.why == "stale")
         except TurnedAway as error:
             missing = Missing(str(error), ended=False)
-        here = from_shared_memory(view, query)
+        here = from_shared_memory(view, query, memory)
         # Only `status --check` reports a daemon that has ended.
         notes = (f"{missing.what}; shared memory is read instead",) if missing is not None and not missing.ended else ()
         return FetchedAnswer(here.document, notes + here.words, missing)
 
 
-def from_shared_memory(view: str, query: Query) -> Answer:
-    """Answer a query without a daemon; `view` is MODULE:FUNCTION."""
+def from_shared_memory(view: str, query: Query, memory: Callable[[], World] | None = None) -> Answer:
+    """Answer a query without a daemon; `view` is MODULE:FUNCTION, and `memory` is that of `find`."""
     from brickd.datasources.shared_memory import SharedMemory
 
-    return _answer(view)(SharedMemory(), query)
+    return _answer(view)(SharedMemory() if memory is None else memory(), query)
 
 
 @contextmanager

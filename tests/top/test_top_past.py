@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 from faults import Start
@@ -30,6 +31,9 @@ class DaemonSource:
     def __init__(self, past: Past) -> None:
         self._past = past
         self.stops: Callable[[], bool] = lambda: False
+
+    def together(self) -> AbstractContextManager[object]:
+        return nullcontext()
 
     def answer(self, request: Request) -> FetchedAnswer:
         answer: Answer = _function(f"brickd.views.{request.view}:answer")(self._past.daemon, request.query)

@@ -136,7 +136,7 @@ def test_keys_choose_sort_and_filter(worker: Start) -> None:
 
 def test_a_filter_shows_no_rows_until_all_rows_have_arrived(worker: Start) -> None:
     started(worker, BRICKS, BRICKD_SERVICE="api")
-    top = Top(state=State(sort="name"))  # n99 is not among the first 200 rows
+    top = Top(state=State(sort="name"))  # n99 is not among the first 100 rows
     top.state = top.state._replace(filter="n99")
     top.draw()
     assert "waiting for the answer" in top.lines
@@ -191,17 +191,26 @@ def test_a_filter_finds_all_rows_of_a_problem(worker: Start) -> None:
 
 def test_a_cut_list_says_which_rows_are_shown(worker: Start) -> None:
     started(worker, BRICKS, BRICKD_SERVICE="api")
-    top = Top(size=Cells(80, 12))
-    assert "1-5 of 300" in top.text  # 200 rows, and the line that counts the others
-    assert len(top.drawn.shown.lists["panel"].keys) == 201
+    top = Top()
+    assert "1-17 of 300" in top.text  # 100 rows, and the line that counts the others
+    assert len(top.drawn.shown.lists["panel"].keys) == 101
     top.state = top.state._replace(all_rows=True)
     top.draw()
     assert "waiting for the answer" not in top.lines  # the first rows stay until the others arrive
     assert "296-300 of 300" in "\n".join(top.press("end"))
     assert top.drawn.shown.lists["panel"].place.row == 299
-    assert "295-299 of 300" in "\n".join(top.press(*["up"] * 5))
-    assert "1-5 of 300" in "\n".join(top.press("home"))
-    assert len(top.drawn.shown.lists["panel"].keys) == 201
+    assert "283-299 of 300" in "\n".join(top.press(*["up"] * 17))
+    assert "1-17 of 300" in "\n".join(top.press("home"))
+    assert len(top.drawn.shown.lists["panel"].keys) == 101
+
+
+def test_the_header_says_how_rare_answers_are_that_take_long(worker: Start) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    top = Top(state=State(interval=2.0))
+    for spacing, shown in ((2.0, "every 2s"), (2.1, "every 2.1 s, not 2s"), (14.0, "every 14.0 s, not 2s")):
+        frame = top.frame._replace(spacing=spacing)
+        header = draw(top.state, frame, Cells(120, 24), PLAIN).lines[0]
+        assert lines.text(header).endswith(f"  {shown}")
 
 
 def test_the_header_has_the_verdict_of_the_verb_status(worker: Start) -> None:
