@@ -65,14 +65,28 @@ def top(
         if batch:
             _print(opened, state, count)
             return
-        from brickd.top.poll import Poller
+        _show(opened, state)
 
-        # The first answer arrives while textual is loaded.
-        poller = Poller(opened, state)
-        poller.start()
+
+def _show(opened: DocumentSource, state: State) -> None:
+    from brickd.top.poll import Poller
+
+    poller = Poller(opened, state)
+    poller.start()  # while this thread loads what draws
+    from brickd.top.characters import is_ascii_only
+    from brickd.top.draw import draw
+    from brickd.top.first_screen import FirstScreen
+    from brickd.top.panels import Look
+
+    look = Look(colour=not os.environ.get("NO_COLOR"), ascii_only=is_ascii_only(sys.stdout))
+    with FirstScreen(sys.stdin, sys.stdout) as first:
+        first.show(draw(state, poller.first(_PATIENCE_SECONDS), first.size, look).lines, colour=look.colour)
         from brickd.top.app import run
 
-        run(poller, state)
+        run(poller, state, look, first)
+
+
+_PATIENCE_SECONDS = 0.25  # after this time, the first screen says that it waits
 
 
 def _require_terminal() -> None:

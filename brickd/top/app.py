@@ -7,8 +7,6 @@ changed are drawn. No text is parsed as markup. Frames come from the poller's th
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 from collections.abc import Callable
 from typing import ClassVar
@@ -24,8 +22,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from brickd.top import actions, lines
-from brickd.top.characters import is_ascii_only
 from brickd.top.draw import Cells, Drawn, draw
+from brickd.top.first_screen import FirstScreen
 from brickd.top.frame import Frame
 from brickd.top.keys import press
 from brickd.top.lines import Line
@@ -36,16 +34,7 @@ from brickd.top.state import State
 from brickd.top.terminal import Terminal
 
 _LATE_SECONDS = 2.0  # an answer that takes longer is late
-_STYLES = {
-    "": RichStyle(),
-    "red": RichStyle(color="red", bold=True),
-    "yellow": RichStyle(color="yellow"),
-    "green": RichStyle(color="green"),
-    "dim": RichStyle(dim=True),
-    "bold": RichStyle(bold=True),
-    "title": RichStyle(bold=True, reverse=True),
-    "selected": RichStyle(reverse=True),
-}
+_STYLES = {style: RichStyle.parse(words) for style, words in lines.LOOKS.items()}
 
 
 def strip(of: Line, width: int) -> Strip:
@@ -98,16 +87,18 @@ class TopApp(App[None]):
             super().__init__()
             self.text = text
 
-    def __init__(self, poller: Poller, state: State, look: Look = COLOURED) -> None:
+    def __init__(self, poller: Poller, state: State, look: Look = COLOURED, first: FirstScreen | None = None) -> None:
         super().__init__(driver_class=Terminal, ansi_color=True)
         self.animation_level = "none"
-        self.state, self.look = state, look
-        self.frame: Frame | None = None
+        self.state, self.look, self.first = state, look, first
+        self.frame: Frame | None = poller.first(0)
         self.drawn: Drawn | None = None
         self._message = ""
         self._late = 0.0  # for how long an answer has been outstanding, if it is late
         self.canvas = Canvas()
         self.poller = poller
+        if first is not None:  # textual draws before it tells the size; nothing must vanish until then
+            self._draw(Size(first.size.width, first.size.height or 0))
 
     def compose(self) -> list[Widget]:
         """Return the only widget."""
@@ -210,8 +201,6 @@ class TopApp(App[None]):
         threading.Thread(target=lambda: self.post_message(self.ActionEnded(action())), daemon=True).start()
 
 
-def run(poller: Poller, state: State) -> None:
+def run(poller: Poller, state: State, look: Look, first: FirstScreen) -> None:
     """Show the frames of a poller until the operator quits."""
-    # textual reads the colours of the terminal's own palette, and NO_COLOR, from the environment
-    look = Look(colour=not os.environ.get("NO_COLOR"), ascii_only=is_ascii_only(sys.stdout))
-    TopApp(poller, state, look).run(mouse=False)
+    TopApp(poller, state, look, first).run(mouse=False)

@@ -15,6 +15,18 @@ from brickd.base import escape
 
 Style = Literal["", "red", "yellow", "green", "dim", "bold", "title", "selected"]
 
+# How each style looks: colours of the terminal's own palette, and attributes.
+LOOKS: dict[Style, str] = {
+    "": "",
+    "red": "bold red",
+    "yellow": "yellow",
+    "green": "green",
+    "dim": "dim",
+    "bold": "bold",
+    "title": "bold reverse",
+    "selected": "reverse",
+}
+
 _PAINT = re.compile("\x1b\\[([0-9;]*)m")
 _COLOURS: dict[str, Style] = {"31": "red", "32": "green", "33": "yellow"}
 # A row with one of these signs is about something wrong, or about something not proven. On a screen without

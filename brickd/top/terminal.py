@@ -15,9 +15,8 @@ from typing import Any, TextIO
 
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
-from textual.geometry import Size
 
-_ENDING = (signal.SIGTERM, signal.SIGHUP)
+from brickd.top.first_screen import ALTERNATE, ENDING, size_of
 
 
 class Output:
@@ -59,13 +58,25 @@ class Terminal(LinuxDriver):
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         assert sys.__stdout__ is not None
         self._file: Any = Output(sys.__stdout__, self._end_soon)
+        self._is_alternate = False  # whether the first screen is shown
 
     def start_application_mode(self) -> None:
         """Show the screen, and take the signals that end the program."""
-        for number in _ENDING:
+        for number in ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
                 self._loop.add_signal_handler(number, self._app.exit)
+        first = getattr(self._app, "first", None)
+        self._is_alternate = first is not None and first.hand_over()
         super().start_application_mode()  # type: ignore[no-untyped-call]
+        if first is not None and first.attributes:
+            self.attrs_before = first.attributes
+
+    def write(self, data: str) -> None:
+        """Write text. The alternate screen that is already shown stays: opening it again would clear it."""
+        if self._is_alternate and data == ALTERNATE:
+            self._is_alternate = False
+            return
+        super().write(data)
 
     def _sigcont_application(self, *_: object) -> None:
         """Continue. No program can handle SIGSTOP, so the terminal was not restored, and may now show other text."""
@@ -78,9 +89,5 @@ class Terminal(LinuxDriver):
         self._loop.call_soon_threadsafe(self._app.exit)
 
     def _get_terminal_size(self) -> tuple[int, int]:
-        """Return the size of the terminal itself: COLUMNS may be that of another one, or of an earlier size."""
-        try:
-            size = os.get_terminal_size(self._file.fileno())
-        except OSError:
-            return Size(80, 24)
-        return size.columns or 80, size.lines or 24  # a serial console reports 0 if it does not know its size
+        size = size_of(self._file.fileno())
+        return size.width, size.height or 24
