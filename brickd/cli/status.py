@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from brickd.base.timestamps import rfc3339
+from brickd.base.units import SECOND
 from brickd.cli import progress
 from brickd.cli.ask import asked, noted
 from brickd.cli.output import column_option, emit, output_options
@@ -65,6 +67,10 @@ def status(
     """  # noqa: D301
     if recordings and seconds is not None:
         raise click.UsageError(f"--watch contradicts recording {recordings[0]}: give one of them")
+    for option, time in (("--at", query.at), ("--to", query.until)):
+        if time is not None and seconds is not None:
+            given = f"{option} {rfc3339(round(time * SECOND))}"
+            raise click.UsageError(f"--watch contradicts {given}: a past time does not change (omit --watch)")
     if check and seconds is not None:
         raise click.UsageError("--check contradicts --watch: give one of them")
     if bounds != Bounds() and not check:

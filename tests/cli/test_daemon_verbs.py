@@ -212,6 +212,15 @@ def test_verbs_that_need_a_daemon_exit_3_without_one() -> None:
 # ---- status --watch
 
 
+@pytest.mark.parametrize("option", ["--at", "--to"])
+def test_a_past_time_is_not_watched(option: str) -> None:
+    begin = ("--from", "2026-01-02T02:00Z") if option == "--to" else ()
+    ended = brickd("status", "--watch", *begin, option, "2026-01-02T03:00Z")
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(f"brickd: --watch contradicts {option} 2026-01-02T03:00:00")
+    assert ended.stderr.endswith("a past time does not change (omit --watch) (see brickd status --help)\n")
+
+
 @pytest.mark.ci
 def test_a_watched_status_as_json_is_one_document_per_line(worker: Start, daemon: Daemon) -> None:
     started(worker, BRICKD_SERVICE="api")
