@@ -54,7 +54,8 @@ def over(document: dict[str, Any]) -> str:
 
 def identity_columns(document: dict[str, Any]) -> list[Figure]:
     """Return the columns that identify a row: the brick, and the worker, service or layer."""
-    brick, by = Figure(Column(f"BRICK{over(document)}"), "name", str), document["by"]
+    # names of bricks often differ at their ends: a layer's number, a projection
+    brick, by = Figure(Column(f"BRICK{over(document)}", differs="end"), "name", str), document["by"]
     if by is None:
         return [brick]
     layer = by == "layer"

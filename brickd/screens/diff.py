@@ -157,7 +157,8 @@ def _times(timing: dict[str, Any] | None, screen: Screen, every: bool) -> list[s
     significant = sum(row["significant"] for row in timing["bricks"])
     title = f"time: {units.many(significant, 'brick differs', 'bricks differ')}, of {len(timing['bricks']):,}"
     shown = [{**row, "shown": _difference(row)} for row in rows]
-    return ["", title, *tables.figures(_paces(a, b), shown, screen.width)]
+    more = wording.more(len(timing["bricks"]) - len(rows), "more brick", ": --all")
+    return ["", title, *tables.figures(_paces(a, b), shown, screen.width), *more]
 
 
 def _difference(row: dict[str, Any]) -> str:
@@ -228,7 +229,7 @@ _SITES_APART = (
 def _paces(a: str, b: str) -> tuple[Figure, ...]:
     """The columns of times; their titles are the names of the workers."""
     return (
-        Figure(Column("BRICK"), "brick", str),
+        Figure(Column("BRICK", differs="end"), "brick", str),
         Figure(Column(a, "right"), "a", _median),
         Figure(Column(b, "right"), "b", _median),
         Figure(Column("DIFFERENCE", "right"), "shown", str),

@@ -44,7 +44,7 @@ _FIGURES = (
     Figure(Column("THREAD", "right", spare=2), "thread", wording.identifier),
     Figure(Column("STATE"), "state", str),
     Figure(Column("FOR", "right"), "since_ns", units.duration),
-    Figure(Column("BRICK"), "brick", lambda brick: brick or "-"),
+    Figure(Column("BRICK", differs="end"), "brick", lambda brick: brick or "-"),
     Figure(Column("LAYER", "right", spare=4), "layer", wording.identifier),
     Figure(Column("OPEN", "right", spare=5), "open", units.count),
     Figure(Column("INSIDE", spare=1), "path", _inside),

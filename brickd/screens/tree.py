@@ -78,7 +78,8 @@ def _tree(document: dict[str, Any], screen: Screen, more: Sequence[str]) -> list
     width = max(map(len, numbers))
     if screen.width is not None:
         levels = max(_FEWEST, (screen.width - width - 2 - name_width) // _INDENT)
-    drawn = [f"BRICK{brick_columns.over(document)}", *_drawn(lines, levels)]
+    name_room = None if screen.width is None else screen.width - width - 2
+    drawn = [f"BRICK{brick_columns.over(document)}", *_drawn(lines, levels, name_room)]
     finished = [
         escape.text(f"{left.ljust(width)}  {right}", screen.width) for left, right in zip(numbers, drawn, strict=True)
     ]
@@ -143,8 +144,11 @@ def _left(depth: int, of: Node) -> TreeLine:
     return TreeLine(depth, True, f"…{units.count(of['hidden_nodes'])} more", {"self_ns": of["hidden_self_ns"]})
 
 
-def _drawn(lines: Iterable[TreeLine], levels: int) -> Iterator[str]:
-    """Return each line with its branch. Lines below the last drawn level have their depth as a number instead."""
+def _drawn(lines: Iterable[TreeLine], levels: int, room: int | None) -> Iterator[str]:
+    """Return each line with its branch. Lines below the last drawn level have their depth as a number instead.
+
+    A text that does not fit into the room next to its branch keeps both ends.
+    """
     open_branches: list[bool] = []  # whether the branch at each depth continues
     for line in lines:
         del open_branches[line.depth :]
@@ -156,4 +160,4 @@ def _drawn(lines: Iterable[TreeLine], levels: int) -> Iterator[str]:
             branch = f"…{line.depth} ".rjust(_INDENT * (levels - 1)) + branch
         else:
             branch = "".join("|   " if more else "    " for more in open_branches[1:-1]) + branch
-        yield branch + escape.text(line.text)
+        yield branch + (escape.text(line.text) if room is None else escape.both_ends(line.text, room - len(branch)))

@@ -31,6 +31,18 @@ def test_a_slower_brick_exits_1_and_shows_times_without_any_fingerprint(worker: 
     assert (gemm["brick"], gemm["difference_percent"]) == ("gemm", pytest.approx(60, abs=20))
 
 
+def test_bricks_that_are_not_listed_are_counted(worker: Start) -> None:
+    for number in range(2):
+        lines = "".join(f'    brick.brick("b{brick}").record({brick + 1} * gemm)\n' for brick in range(5))
+        program = RECORDED.replace('    brick.brick("gemm").record(gemm)\n', lines)
+        environment = {"BRICKD_SERVICE": "api", "BRICKD_WORKER": str(number), "BRICKD_CLOCK": "monotonic"}
+        worker(f"gemm, calls = 1_000_000, 40\n{program}", **environment).paused()
+    shown = brickd("diff", "api/0", "api/1", "--fail-on", "slower").stdout.splitlines()
+    assert (shown[0], shown[-1], len(shown)) == ("time: 0 bricks differ, of 6", "…3 more bricks: --all", 6)
+    every = brickd("diff", "api/0", "api/1", "--fail-on", "slower", "--all").stdout.splitlines()
+    assert (len(every), "more" in every[-1]) == (8, False)
+
+
 def test_an_improvement_is_no_regression(worker: Start) -> None:
     timed_worker(worker, 0, 1_000_000)
     timed_worker(worker, 1, 1_600_000)
