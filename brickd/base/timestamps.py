@@ -94,6 +94,20 @@ def local(ns: int, now_ns: int, clock: str = "%H:%M") -> str:
     return moment.strftime(clock if is_today else f"%Y-%m-%d {clock}")
 
 
+def clock(at_s: float) -> str:
+    """Format a time in seconds since 1970 as local time, to the second, with its date if that is not today."""
+    return local(round(at_s * 1e9), time.time_ns(), "%H:%M:%S")
+
+
+def local_clock(timestamp: str) -> str:
+    """Format a timestamp of a document as `clock` does.
+
+    >>> local_clock("2001-01-01T12:00:00.500Z") == clock(978350400.5)
+    True
+    """
+    return clock(datetime.fromisoformat(timestamp).timestamp())
+
+
 def local_times(began_ns: int, ended_ns: int, now_ns: int) -> str:
     """Format a period in local time, with seconds if its ends would look the same without seconds.
 

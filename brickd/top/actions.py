@@ -6,6 +6,7 @@ what happened, also if it failed.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from brickd.base import units
@@ -13,12 +14,37 @@ from brickd.client import client
 from brickd.errors import BrickdError
 from brickd.query.orders import Silencing
 from brickd.query.query import to_query
+from brickd.top import lines
+from brickd.top.draw import Cells, draw
 from brickd.top.frame import Frame
-from brickd.top.state import State
+from brickd.top.panels import Look
+from brickd.top.state import OnScreen, ShownList, State
 
 NO_PROBLEM = "no problem is selected: Tab goes to the problems, 5 lists them"
 
 NOT_NOW = "S silences problems of now: n goes to now (a recording has no now)"
+
+
+NO_ROW = "no row is copied: this list is empty"
+
+_UNCUT = Cells(2000, None)  # wider than any row, except for one with a very long name
+
+
+def whole_row(state: State, frame: Frame | None, shown: OnScreen, look: Look) -> str:
+    """Return the text of the selected row, without what the width of the screen cuts; "" if there is no row."""
+    of = shown.lists.get(state.focus)
+    if of is None or not of.texts:
+        return ""
+    whole = draw(state, frame, _UNCUT, look).shown.lists.get(state.focus, ShownList())
+    row, key = of.place.row, of.selected
+    if key is not None and key in whole.keys:
+        texts = [text for each, text in zip(whole.keys, whole.texts, strict=True) if each == key]
+    else:  # a text without a subject: on a wide screen, it may have fewer lines
+        texts = [whole.texts[row] if len(whole.texts) == len(of.texts) else of.texts[row]]
+    return "  ".join(_GAPS.sub("  ", lines.text(lines.painted(each)).strip()) for each in texts)
+
+
+_GAPS = re.compile(" {3,}")  # between the columns of a wide screen
 
 
 def is_now(state: State, frame: Frame | None) -> bool:

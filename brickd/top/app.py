@@ -25,7 +25,7 @@ from brickd.top import actions, lines
 from brickd.top.draw import Cells, Drawn, draw
 from brickd.top.first_screen import FirstScreen
 from brickd.top.frame import Frame
-from brickd.top.keys import press
+from brickd.top.keys import message, press
 from brickd.top.lines import Line
 from brickd.top.list_block import settled
 from brickd.top.panels import COLOURED, Look
@@ -118,13 +118,13 @@ class TopApp(App[None]):
         """Draw for the new size."""
         self._draw(event.size)
 
-    def on_top_app_framed(self, message: Framed) -> None:
+    def on_top_app_framed(self, framed: Framed) -> None:
         """Draw a frame. A paused screen takes only what it lacks: an answer may arrive after the pause began."""
-        message.stop()
+        framed.stop()
         has_all = self.frame is not None and self.frame.state.asks_like(self.state)
-        if self.state.paused and not message.frame.state.paused and has_all:
+        if self.state.paused and not framed.frame.state.paused and has_all:
             return
-        self.frame, self._late = message.frame, 0.0
+        self.frame, self._late = framed.frame, 0.0
         self._draw()
 
     def _look_at_poller(self) -> None:
@@ -133,10 +133,10 @@ class TopApp(App[None]):
         if self._late or before:
             self._draw()
 
-    def on_top_app_action_ended(self, message: ActionEnded) -> None:
+    def on_top_app_action_ended(self, ended: ActionEnded) -> None:
         """Show what an action did."""
-        message.stop()
-        self._message = message.text
+        ended.stop()
+        self._message = ended.text
         self._draw()
 
     def on_key(self, event: Key) -> None:
@@ -145,8 +145,8 @@ class TopApp(App[None]):
         event.prevent_default()
         if self.drawn is None:
             return
-        self._message = ""
         self.state, effect = press(self.state, self.drawn.shown, event.key, event.character)
+        self._message = message(self.state, self.drawn.shown, event.key, event.character)
         match effect:
             case "quit":
                 self.exit()
@@ -175,10 +175,10 @@ class TopApp(App[None]):
 
     def _copy(self) -> None:
         assert self.drawn is not None
-        of = self.drawn.shown.lists.get(self.state.focus)
-        if of is None or not of.texts:
+        row = actions.whole_row(self.state, self.frame, self.drawn.shown, self.look)
+        if not row:
+            self._message = actions.NO_ROW
             return
-        row = lines.text(lines.painted(of.texts[of.place.row])).strip()
         self.copy_to_clipboard(row)
         self._message = f"copied: {row}"
 

@@ -7,12 +7,12 @@ cut says which of its rows are shown. A sign shows everything that a colour show
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from brickd.base import escape, units
+from brickd.base.timestamps import clock
 from brickd.errors import BrickdError
 from brickd.screens import status, wording
 from brickd.screens.screen import Screen
@@ -32,6 +32,7 @@ Document = dict[str, Any]
 _SLACK = 1.0  # snapshots of a recording are 10 s apart, or a little more or less
 _STALE_SECONDS = 3.0  # data older than this many seconds, beyond the interval, is called old
 _LEAST_ERROR = 20  # an error keeps this many cells, so that the age of the data does not hide it
+_NOTE_LINES, _LOW = 3, 20  # the most lines of a note; a screen with fewer lines than this shows one line of it
 _TITLE, _SHORT_TITLE, _WIDE = "brickd top", "top", 40
 _OF_NOW = "workers and problems are those of now; 8 and 9 show the history and events until this time"
 
@@ -103,7 +104,7 @@ def _undrawable(error: Exception) -> str:
 
 
 def _draw(state: State, frame: Frame, size: Cells, look: Look, message: str, waits: list[Line]) -> Drawn:
-    above = [_header(state, frame, size.width), *(waits or _notices(state, frame, size.width))]
+    above = [_header(state, frame, size.width), *(waits or _notices(state, frame, size))]
     below = _footer(state, message, size.width, look)
     document = frame.status.document
     lists: dict[ListName, ShownList] = {}
@@ -170,7 +171,7 @@ def shown_at(state: State, frame: Frame) -> float:
 
 def _when(state: State, frame: Frame, document: Document) -> list[Line]:
     at = shown_at(state, frame)
-    stamp = time.strftime("%H:%M:%S" if _is_today(at) else "%Y-%m-%d %H:%M:%S", time.localtime(at))
+    stamp = clock(at)
     cursor = line(f"AT {stamp}", "selected") if state.cursor is not None else line(stamp)
     every = texts.EMPTY if frame.recorded else line(_every(state.interval, frame.spacing))
     return [cursor, line(escape.text(str(document["source"]))), every]
@@ -181,13 +182,9 @@ def _every(interval: float, spacing: float) -> str:
     return f"every {chosen}" if spacing <= interval else f"every {units.duration(spacing * 1e9)}, not {chosen}"
 
 
-def _is_today(at: float) -> bool:
-    return time.localtime(at)[:3] == time.localtime()[:3]
-
-
-def _notices(state: State, frame: Frame, width: int) -> list[Line]:
-    """Return at most one line: why the data is old, or a note about it."""
-    kept = frame.status
+def _notices(state: State, frame: Frame, size: Cells) -> list[Line]:
+    """Return why the data is old, or a note about it."""
+    kept, width = frame.status, size.width
     now = frame.newest if not frame.recorded else kept.received
     if kept.error is not None:
         known = kept.document is not None and kept.document["problems"] is not None
@@ -198,7 +195,16 @@ def _notices(state: State, frame: Frame, width: int) -> list[Line]:
     # an earlier version of the daemon answers about now
     of_now = state.cursor is not None and not frame.recorded and "at" not in (kept.document or {"at": None})
     words = [_OF_NOW] if of_now else kept.words[:1]
-    return [line(escape.text(f"~ {each}", width), "yellow") for each in words]
+    return [part for each in words for part in _note(each, size)]
+
+
+def _note(text: str, size: Cells) -> list[Line]:
+    """Return a note in lines: a long one is cut only after some lines, and on a low screen after one."""
+    found = escape.wrapped(f"~ {text}", size.width)
+    most = len(found) if size.height is None else _NOTE_LINES if size.height >= _LOW else 1
+    if len(found) > most:
+        found[most - 1 :] = [escape.text(" ".join(found[most - 1 :]), size.width)]
+    return [line(each, "yellow") for each in found]
 
 
 def _failed(error: str, age: str, width: int) -> str:

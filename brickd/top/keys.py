@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from brickd.base import escape
+from brickd.base.timestamps import clock
 from brickd.top import state as states
 from brickd.top.characters import key_name
 from brickd.top.panels import PANELS
@@ -26,11 +27,13 @@ class Key(NamedTuple):
         keys: the names of the keys, and what each does.
         name: the keys as the help shows them.
         help: what they do.
+        says: says what the key did or why it did nothing, from the state after it; "" if the screen shows it.
     """
 
     keys: dict[str, Callable[[State, OnScreen], State] | Effect]
     name: str
     help: str
+    says: Callable[[State, OnScreen], str] = lambda state, shown: ""
 
 
 def _panel(name: str) -> Callable[[State, OnScreen], State]:
@@ -47,6 +50,26 @@ def _paging(pages: int) -> Callable[[State, OnScreen], State]:
 
 def _turning(seconds: float) -> Callable[[State, OnScreen], State]:
     return lambda state, shown: states.turned(state, shown, seconds)
+
+
+def _says_picked(state: State, shown: OnScreen) -> str:
+    return "" if states.selected_worker(shown) else f"select a worker first{_GO}"
+
+
+def _says_compared(state: State, shown: OnScreen) -> str:
+    picked = len(state.picked)
+    return "" if state.panel == "diff" else f"pick two workers first ({picked} of 2 picked){_GO}, x picks one"
+
+
+_GO = ": Tab goes to the workers"
+
+
+def _says_marked(state: State, shown: OnScreen) -> str:
+    return "" if state.mark is None else f"{clock(state.mark)} is marked: ' goes there"
+
+
+def _says_mark(state: State, shown: OnScreen) -> str:
+    return "no time is marked: m marks the shown time" if state.mark is None else ""
 
 
 KEYS: Sequence[Key] = (
@@ -107,8 +130,14 @@ KEYS: Sequence[Key] = (
         {"x": states.picked, "space": states.picked},
         "x, Space",
         "pick the selected worker for a comparison; again: drop it",
+        _says_picked,
     ),
-    Key({"d": lambda state, shown: states.compared(state)}, "d", "compare the two workers that are picked"),
+    Key(
+        {"d": lambda state, shown: states.compared(state)},
+        "d",
+        "compare the two workers that are picked",
+        _says_compared,
+    ),
     Key(
         {"left": _turning(-STEP), "right": _turning(STEP)},
         "← →",
@@ -120,8 +149,8 @@ KEYS: Sequence[Key] = (
         f"go back or forward in time by {LONG_STEP / 60:.0f} min",
     ),
     Key({"n": lambda state, shown: state._replace(cursor=None)}, "n", "go to now, or to the end of a recording"),
-    Key({"m": states.marked}, "m", "mark the shown time"),
-    Key({"'": lambda state, shown: states.to_mark(state)}, "'", "go to the marked time; again: go to now"),
+    Key({"m": states.marked}, "m", "mark the shown time", _says_marked),
+    Key({"'": lambda state, shown: states.to_mark(state)}, "'", "go to the marked time; again: go to now", _says_mark),
     Key({"S": "silence"}, "S", "silence the selected problem for 2 h, or end its silence"),
     Key({"c": "copy", "y": "copy"}, "c, y", "copy the selected row to the clipboard of the terminal"),
     Key(
@@ -157,6 +186,13 @@ def press(state: State, shown: OnScreen, key: str, character: str | None = None)
     if act is None:
         return state, None
     return (state, act) if isinstance(act, str) else (act(state, shown), None)
+
+
+def message(state: State, shown: OnScreen, key: str, character: str | None = None) -> str:
+    """Return what a key did, or why it did nothing; "" if the screen shows it. `state` is the one after the key."""
+    if state.typing:
+        return ""
+    return next((each.says(state, shown) for each in KEYS if key in each.keys or character in each.keys), "")
 
 
 def help_lines(width: int, *, ascii_only: bool = False) -> list[str]:

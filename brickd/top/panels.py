@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from brickd.base import escape, units
+from brickd.base.timestamps import local_clock
 from brickd.query.queries import (
     BricksQuery,
     CoverageQuery,
@@ -232,11 +233,16 @@ def _draw_problems(document: Document, screen: Screen, state: State) -> Content:
         PanelRow(line, each["id"])
         for each in [*document["problems"], *document["silenced"]]
         if _names(state, each["service"], *each["workers"])
-        for line in wording.problem(each, screen)
+        for line in wording.problem(_with_local_time(each), screen)
     ]
     if not rows and state.subject is not None:
         return Content((), [PanelRow(f"no active problem names {escape.text(state.subject)}")])
     return Content((), rows or [PanelRow(status.verdict_line(document, screen))])
+
+
+def _with_local_time(problem: Document) -> Document:
+    until = problem["silenced_until"]
+    return problem if until is None else {**problem, "silenced_until": local_clock(until)}
 
 
 def _names(state: State, *names: str | None) -> bool:
@@ -314,7 +320,11 @@ def _draw_events(document: Document, screen: Screen, state: State) -> Content:
         if (until is None or datetime.fromisoformat(each["time"]).timestamp() <= until)
         and _names(state, each["service"], each["worker"])
     ][:_EVENTS]
-    rows = [PanelRow(line, str(each["number"])) for each in newest for line in events.lines(each, screen)]
+    rows = [
+        PanelRow(line, str(each["number"]))
+        for each in newest
+        for line in events.lines({**each, "time": local_clock(each["time"])}, screen)
+    ]
     of = "" if state.subject is None else f" of {escape.text(state.subject)}"
     return Content((), rows or [PanelRow(f"no event{of} is kept" + ("" if until is None else " until this time"))])
 

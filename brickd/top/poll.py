@@ -27,6 +27,7 @@ Document = dict[str, Any]
 _HISTORY_SECONDS = 10.0  # a slot of the last hour ends this often
 _RATES = 12  # the rates of a name: all of them fit on 80 columns
 _HISTORIES_PER_TICK = 2  # so that the histories of many workers never delay the totals by much
+_ENDED = "the daemon has ended; shared memory is read instead (start a daemon: brickd up -d)"
 
 
 class _History(NamedTuple):
@@ -51,6 +52,7 @@ class Asker:
         self._status, self._panel = KeptAnswer(), KeptAnswer()
         self._asked: State | None = None
         self._histories: dict[str, _History] = {}
+        self._had_daemon = False
         self._seconds = 0.0
         self._spacings = deque([0.0], maxlen=2)  # those after the newest answers
 
@@ -134,13 +136,23 @@ class Asker:
             other = before is not None and before.cursor != state.cursor
             # if the answer fails, what was at another time must not be shown as if it were of this time
             known = unknown(self._status) if other else self._status
-            self._status = without_bricks(self._ask(lambda: Request("status", query, at), known))
+            found = self._ask(lambda: Request("status", query, at), known)
+            self._status = without_bricks(self._with_end_of_daemon(found))
         # the document of another panel or of another time is not shown as if it were the wanted one
         if before is not None and _panel_of(before) != _panel_of(state):
             self._panel = KeptAnswer()
         if (status := self._status.document) is None:
             return
         self._panel = self._ask(lambda: panels.request(state, status, recorded=recorded), self._panel)
+
+    def _with_end_of_daemon(self, status: KeptAnswer) -> KeptAnswer:
+        """Note that a daemon which answered before has ended: `brickd down` leaves nothing that says so."""
+        if status.error is not None or status.document is None:
+            return status
+        source = status.document.get("source")
+        self._had_daemon = self._had_daemon or source == "daemon"
+        ended = self._had_daemon and source == "shared memory" and not status.words
+        return status._replace(words=(_ENDED,)) if ended else status
 
     def _ask(self, request: Callable[[], Request | None], before: KeptAnswer) -> KeptAnswer:
         """Ask; keep what was known before if there is no answer. A query refuses choices that exclude each other."""

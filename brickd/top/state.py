@@ -258,11 +258,15 @@ def left(state: State) -> State:
     return state._replace(cursor=None)
 
 
+def selected_worker(shown: OnScreen) -> str | None:
+    """Return the selected worker; None if the list of workers is not shown, or if a service is selected."""
+    name = shown.lists.get("workers", ShownList()).selected
+    return name if name is not None and "/" in name else None
+
+
 def picked(state: State, shown: OnScreen) -> State:
     """Pick the selected worker to compare it, or drop it. Of three, the first one is dropped."""
-    of = shown.lists.get("workers", ShownList())
-    name = of.selected
-    if name is None or "/" not in name:
+    if (name := selected_worker(shown)) is None:
         return state
     if name in state.picked:
         return state._replace(picked=tuple(each for each in state.picked if each != name))

@@ -162,6 +162,7 @@ def test_a_brick_is_sorted_by_the_value_that_its_entry_has(worker: Start) -> Non
     for brick in found:
         entry = brick.document()
         assert [brick.figure(key) for key in SORTS.values()] == [entry[key] for key in SORTS.values()]
+    assert names(document("bricks", "--sort", "name")) == ["free", "gemm", "norm"]
 
 
 def test_bricks_cut_off_by_top_are_counted(worker: Start) -> None:

@@ -89,7 +89,7 @@ def test_keys_wait_for_textual_as_they_were_pressed_and_are_not_shown(terminal: 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 def test_a_signal_ends_the_first_screen_and_restores_the_terminal(terminal: Terminal, number: signal.Signals) -> None:
-    handler, before = signal.getsignal(number), terminal.attributes()
+    others, before = signal.signal(number, signal.SIG_DFL), terminal.attributes()
 
     def show() -> None:
         with terminal.first() as first:
@@ -100,7 +100,7 @@ def test_a_signal_ends_the_first_screen_and_restores_the_terminal(terminal: Term
         show()
     assert ended.value.code == 0
     assert terminal.seen().endswith(f"{NORMAL}\x1b[?25h")
-    assert (signal.getsignal(number), terminal.attributes()) == (handler, before)
+    assert (signal.signal(number, others), terminal.attributes()) == (signal.SIG_DFL, before)
 
 
 def test_a_signal_that_nohup_ignores_stays_ignored(terminal: Terminal) -> None:

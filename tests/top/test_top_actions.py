@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from faults import Start
+from top_screens import PLAIN, Top
+from verbs import started
 
-from brickd.top.actions import is_now
+from brickd.top.actions import is_now, whole_row
+from brickd.top.draw import Cells
 from brickd.top.frame import Frame
-from brickd.top.state import State
+from brickd.top.state import OnScreen, ShownList, State
 
 
 @pytest.mark.parametrize(
@@ -18,6 +22,48 @@ def test_a_problem_of_a_recording_or_of_a_past_time_is_not_silenced(
 ) -> None:
     state = State(cursor=cursor)
     assert is_now(state, Frame(state, recorded=recorded)) is now
+
+
+NAMES = """
+for number in range(2):
+    with brick.brick(f"model.decoder.layers.self_attention.q_proj.{number}"): pass
+pause()
+"""
+
+
+def test_a_copied_row_has_what_the_width_of_the_screen_cuts(worker: Start) -> None:
+    started(worker, NAMES, BRICKD_SERVICE="api")
+    top = Top(size=Cells(40, 24))
+    top.press("down")
+    shown = top.drawn.shown
+    name = shown.lists["panel"].selected
+    copied = whole_row(top.state, top.frame, shown, PLAIN)
+    assert name is not None
+    assert (name in top.text, copied.split("  ")[0]) == (False, name)
+    assert len(copied.split("  ")) > 5  # all columns
+    top.press("tab", "down")
+    copied = whole_row(top.state, top.frame, top.drawn.shown, PLAIN)
+    assert copied.startswith("api/0  live  ")
+    assert "   " not in copied
+
+
+def test_a_copied_problem_has_its_whole_text_and_its_next_command(worker: Start) -> None:
+    started(worker, NAMES, BRICKD_SERVICE="api").kill()
+    top = Top(size=Cells(30, 24))
+    top.press("tab", "tab")
+    assert top.state.focus == "problems"
+    copied = whole_row(top.state, top.frame, top.drawn.shown, PLAIN)
+    assert "…" not in copied
+    assert "brickd " in copied
+
+
+def test_a_row_without_a_subject_is_copied_as_it_is_shown(worker: Start) -> None:
+    started(worker, NAMES, BRICKD_SERVICE="api")
+    top = Top(state=State(panel="problems"), size=Cells(60, 24))
+    rows = top.drawn.shown.lists["panel"].texts
+    assert whole_row(top.state, top.frame, top.drawn.shown, PLAIN) in rows
+    nothing = OnScreen({"panel": ShownList()})
+    assert [whole_row(State(), top.frame, each, PLAIN) for each in (nothing, OnScreen({}))] == ["", ""]
 
 
 def test_before_the_first_answer_the_screen_is_about_now() -> None:

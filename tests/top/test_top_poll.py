@@ -204,7 +204,7 @@ def test_hang_reads_the_workers_again_within_a_frame(worker: Start) -> None:
     source = LiveSource()
     with source.together():
         source.answer(Request("status", StatusQuery()))
-        (row,) = source.answer(Request("hang", HangQuery(watch=0.05))).document["open"]
+        (row,) = source.answer(Request("hang", HangQuery(watch=0.05, longer=0.01))).document["open"]
         assert row["state"] == "moving"
 
 

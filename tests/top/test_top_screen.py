@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,8 +27,9 @@ from brickd.top.frame import KeptAnswer
 from brickd.top.keys import help_lines
 from brickd.top.panels import PANELS, Look
 from brickd.top.poll import Asker
-from brickd.top.source import LiveSource, opened
+from brickd.top.source import LiveSource, Request, opened
 from brickd.top.state import DAY, HOUR, State
+from brickd.views.fetch_answer import FetchedAnswer
 
 SIZES = [
     Cells(80, 24),
@@ -492,6 +495,84 @@ def test_workers_are_sorted_by_a_figure_the_largest_first(worker: Start) -> None
 
 def test_no_line_takes_a_control_character_to_the_terminal() -> None:
     assert lines.text(lines.line("a\x1b[2J")) == "a\\x1b[2J"
+
+
+LONG_NAMES = """
+for end in ("q_proj", "k_proj"):
+    with brick.brick(f"model.decoder.layers.self_attention.{end}"): pass
+pause()
+"""
+
+
+@pytest.mark.parametrize("panel", ["bricks", "tree"])
+def test_bricks_with_long_names_can_be_told_apart(worker: Start, panel: str) -> None:
+    started(worker, LONG_NAMES, BRICKD_SERVICE="api")
+    for width in (50, 60, 80):
+        screen = Top(state=State(panel=panel), size=Cells(width, 24)).text
+        assert screen.count("q_proj") == screen.count("k_proj") == 1
+
+
+def test_a_long_note_is_shown_in_lines_unless_the_screen_is_low(worker: Start) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    top, words = Top(), " ".join(f"word{number}" for number in range(14))
+
+    def noted(size: Cells) -> list[str]:
+        frame = top.frame._replace(status=top.frame.status._replace(words=(words,)))
+        drawn = [lines.text(each).rstrip() for each in draw(top.state, frame, size, PLAIN).lines]
+        return drawn[1 : next(n for n, each in enumerate(drawn) if "WORKER" in each or "live" in each)]
+
+    assert noted(Cells(120, 24)) == [f"~ {words}"]
+    assert noted(Cells(60, 20)) == [f"~ {words[:53]}", words[54:]]
+    (cut,) = noted(Cells(60, 19))
+    assert (cut, len(cut)) == (f"~ {words[:57]}…", 60)
+    narrow = noted(Cells(24, 24))
+    assert (len(narrow), narrow[2][-1]) == (3, "…")
+    assert "".join(noted(Cells(24, None))[:5]).count("word") > "".join(narrow).count("word")
+
+
+@pytest.fixture
+def far_from_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A local time that differs from UTC."""
+    monkeypatch.setenv("TZ", "XXX-5:30")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("far_from_utc")
+def test_times_of_events_and_of_silences_are_local_like_the_time_of_the_screen() -> None:
+    event = {"number": 1, "time": "2001-01-01T10:00:07.000Z", "kind": "slow", "text": "api/0 is slow"}
+    event |= {"command": None, "service": "api", "worker": "api/0"}
+    problem = {"id": "1a2b3c4d", "text": "is slow", "command": "brickd stragglers", "service": "api", "workers": []}
+    silenced = {**problem, "silenced_until": "2001-01-01T20:00:00.000Z"}
+    screen = Screen(None, colour=False)
+    (shown,) = PANELS["events"].draw({"events": [event]}, screen, State()).rows
+    assert shown.text == "2001-01-01 15:30:07  slow  api/0 is slow"
+    row, *_ = PANELS["problems"].draw({"problems": [], "silenced": [silenced]}, screen, State()).rows
+    assert "(silenced until 2001-01-02 01:30:00)" in row.text
+
+
+class Down(LiveSource):
+    """A daemon that answered, and then ended without a trace."""
+
+    is_up = True
+
+    def answer(self, request: Request) -> FetchedAnswer:
+        found = super().answer(request)
+        return found._replace(document={**found.document, "source": "daemon"}) if self.is_up else found
+
+
+def test_after_the_end_of_a_daemon_the_second_line_says_so(worker: Start) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    source = Down()
+    top = Top(source)
+    for is_up in (True, False, False, True):
+        source.is_up = is_up
+        top.ask()
+        ended = "the daemon has ended; shared memory is read instead (start a daemon: brickd up -d)"
+        assert (f"~ {ended[:70]}" in top.text) is not is_up
+    assert "has ended" not in Top().text  # no daemon has answered
 
 
 def test_workers_with_long_names_can_be_told_apart(worker: Start) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from brickd.base.timestamps import clock
 from brickd.query.queries import BricksQuery, DiffQuery
 from brickd.query.query import START
 from brickd.top import state as states
-from brickd.top.keys import KEYS, help_lines, press
+from brickd.top.keys import KEYS, help_lines, message, press
 from brickd.top.list_block import settled
 from brickd.top.panels import PANELS, Content, PanelRow, filtered, request
 from brickd.top.state import LONG_STEP, STEP, OnScreen, Selection, ShownList, State, resolved
@@ -194,6 +195,28 @@ def test_pause_period_interval_and_help() -> None:
         assert pressed(key, state=State(interval=given)).interval == then
     assert (pressed("?").help, pressed("?", "?").help, pressed("?", "escape").help) == (True, False, False)
     assert pressed("?", "1").help is False
+
+
+def said(key: str, state: State, shown: OnScreen = SHOWN) -> str:
+    return message(pressed(key, state=state, shown=shown), shown, key, key)
+
+
+def test_a_key_that_can_do_nothing_says_why() -> None:
+    assert said("d", State()) == "pick two workers first (0 of 2 picked): Tab goes to the workers, x picks one"
+    assert "(1 of 2 picked)" in said("d", State(picked=("api/0",)))
+    assert said("d", State(picked=("api/0", "api/1"))) == ""
+    on_worker = OnScreen({"workers": ShownList(NAMES, NAMES, 4, Selection("api/0", 1, 0))})
+    assert said("x", State()) == "select a worker first: Tab goes to the workers"
+    assert message(State(picked=("api/0",)), on_worker, "space", " ") == ""
+    assert said("'", State()) == "no time is marked: m marks the shown time"
+    assert said("'", State(mark=1.0)) == ""
+
+
+def test_a_marked_time_is_told_and_other_keys_say_nothing() -> None:
+    assert said("m", State()) == f"{clock(1000.0)} is marked: ' goes there"
+    assert said("s", State()) == said("down", State()) == ""
+    assert message(State(), SHOWN, "f12") == ""
+    assert message(State(typing=True), SHOWN, "d", "d") == ""  # it is a letter of the filter
 
 
 def test_effects_leave_the_state_as_it_is() -> None:
