@@ -20,18 +20,21 @@ from brickd.errors import BrickdError
 from brickd.query.parameters import Duration
 from brickd.query.queries import WorkersQuery
 from brickd.screens.screen import screen_of
+from brickd.top.state import PANEL_KEYS, State
 
 if TYPE_CHECKING:
     from brickd.top.source import DocumentSource
-    from brickd.top.state import State
-
-PANELS = ("bricks", "tree", "stragglers", "numerics", "problems", "hang", "ledger", "history", "events", "workers")
 
 
 @click.command()
 @asks(WorkersQuery, recorded=True)
 @click.option(
-    "-p", "--panel", type=click.Choice(PANELS), default="bricks", show_default=True, help="Begin with this panel."
+    "-p",
+    "--panel",
+    type=click.Choice(list(PANEL_KEYS)),
+    default="bricks",
+    show_default=True,
+    help="Begin with this panel.",
 )
 @click.option("-d", "--delay", "seconds", type=ParameterType(Duration(0.1, 3600, "")), default="1s", show_default=True,
               metavar="DURATION", help="Ask again after DURATION.")  # fmt: skip
@@ -58,7 +61,6 @@ def top(
     if not batch:
         _require_terminal()
     from brickd.top import source
-    from brickd.top.state import State
 
     state = State(names=query.names, panel=panel, interval=seconds)
     with source.opened(recordings) as opened:
@@ -76,7 +78,7 @@ def _show(opened: DocumentSource, state: State) -> None:
     from brickd.top.characters import is_ascii_only
     from brickd.top.draw import draw
     from brickd.top.first_screen import FirstScreen
-    from brickd.top.panels import Look
+    from brickd.top.panel_rows import Look
 
     look = Look(colour=not os.environ.get("NO_COLOR"), ascii_only=is_ascii_only(sys.stdout))
     with FirstScreen(sys.stdin, sys.stdout) as first:
@@ -128,7 +130,7 @@ def _is_installed() -> bool:
 def _print(opened: DocumentSource, state: State, count: int | None) -> None:
     from brickd.top.batch import screens
     from brickd.top.characters import is_ascii_only
-    from brickd.top.panels import Look
+    from brickd.top.panel_rows import Look
 
     width, look = screen_of(sys.stdout).width, Look(colour=False, ascii_only=is_ascii_only(sys.stdout))
     for number, lines in enumerate(screens(opened, state, count, width, look)):

@@ -15,10 +15,12 @@ from brickd.errors import BrickdError
 from brickd.query.orders import Silencing
 from brickd.query.query import to_query
 from brickd.top import lines
-from brickd.top.draw import Cells, draw
+from brickd.top.draw import draw
 from brickd.top.frame import Frame
-from brickd.top.panels import Look
-from brickd.top.state import OnScreen, ShownList, State
+from brickd.top.header import Cells
+from brickd.top.panel_rows import Look
+from brickd.top.places import OnScreen, ShownList
+from brickd.top.state import State
 
 NO_PROBLEM = "no problem is selected: Tab goes to the problems, 5 lists them"
 
@@ -36,11 +38,14 @@ def whole_row(state: State, frame: Frame | None, shown: OnScreen, look: Look) ->
     if of is None or not of.texts:
         return ""
     whole = draw(state, frame, _UNCUT, look).shown.lists.get(state.focus, ShownList())
-    row, key = of.place.row, of.selected
-    if key is not None and key in whole.keys:
-        texts = [text for each, text in zip(whole.keys, whole.texts, strict=True) if each == key]
-    else:  # a text without a subject: on a wide screen, it may have fewer lines
-        texts = [whole.texts[row] if len(whole.texts) == len(of.texts) else of.texts[row]]
+    row, keys = of.place.row, list(of.keys)
+    key = keys[row]
+    texts = [text for each, text in zip(whole.keys, whole.texts, strict=True) if each == key]
+    if len(texts) == keys.count(key):
+        at = keys[:row].count(key)
+        texts = texts[at : at + 1]
+    elif key is None:  # a text that has fewer lines on a wide screen
+        texts = [of.texts[row]]
     return "  ".join(_GAPS.sub("  ", lines.text(lines.painted(each)).strip()) for each in texts)
 
 

@@ -22,13 +22,14 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from brickd.top import actions, lines
-from brickd.top.draw import Cells, Drawn, draw
+from brickd.top.draw import Drawn, draw
 from brickd.top.first_screen import FirstScreen
 from brickd.top.frame import Frame
+from brickd.top.header import Cells
 from brickd.top.keys import message, press
 from brickd.top.lines import Line
 from brickd.top.list_block import settled
-from brickd.top.panels import COLOURED, Look
+from brickd.top.panel_rows import COLOURED, Look
 from brickd.top.poll import Poller
 from brickd.top.state import State
 from brickd.top.terminal import Terminal

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 
 from brickd.query.queries import StatusQuery
 from brickd.top import lines
-from brickd.top.draw import Cells, draw
-from brickd.top.panels import Look
-from brickd.top.poll import Asker
+from brickd.top.asker import Asker
+from brickd.top.draw import draw
+from brickd.top.header import Cells
+from brickd.top.panel_rows import Look
 from brickd.top.source import DocumentSource, Request
 from brickd.top.state import State
 

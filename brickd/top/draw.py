@@ -8,40 +8,29 @@ cut says which of its rows are shown. A sign shows everything that a colour show
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from brickd.base import escape, units
-from brickd.base.timestamps import clock
 from brickd.errors import BrickdError
-from brickd.screens import status, wording
+from brickd.screens import wording
 from brickd.screens.screen import Screen
 from brickd.top import lines as texts
 from brickd.top import panels
 from brickd.top.characters import in_ascii, key_name
 from brickd.top.frame import Frame, KeptAnswer
+from brickd.top.header import LEAST_ERROR, TITLE, Cells, failed, header, notices, shown_at
 from brickd.top.keys import help_lines
-from brickd.top.lines import Line, fitted, joined, line, painted, styled
+from brickd.top.lines import Line, fitted, line, painted, styled
 from brickd.top.list_block import Block, block, title
-from brickd.top.panels import COLOURED, Look
-from brickd.top.state import ListName, OnScreen, ShownList, State
+from brickd.top.panel_queries import services
+from brickd.top.panel_rows import COLOURED, Content, Look, PanelRow, filtered
+from brickd.top.places import ListName, OnScreen, ShownList
+from brickd.top.state import State
 from brickd.top.upper import upper
 
 Document = dict[str, Any]
 
 _SLACK = 1.0  # snapshots of a recording are 10 s apart, or a little more or less
-_STALE_SECONDS = 3.0  # data older than this many seconds, beyond the interval, is called old
-_LEAST_ERROR = 20  # an error keeps this many cells, so that the age of the data does not hide it
-_NOTE_LINES, _LOW = 3, 20  # the most lines of a note; a screen with fewer lines than this shows one line of it
-_TITLE, _SHORT_TITLE, _WIDE = "brickd top", "top", 40
-_OF_NOW = "workers and problems are those of now; 8 and 9 show the history and events until this time"
-
-
-class Cells(NamedTuple):
-    """The size of the screen in cells; `height` is None if all rows are shown."""
-
-    width: int
-    height: int | None
 
 
 class Drawn(NamedTuple):
@@ -85,7 +74,7 @@ def draw(
 def _drawn(state: State, frame: Frame | None, size: Cells, look: Look, message: str, late: float) -> Drawn:
     waits = [line(escape.text(f"~ no answer for {units.duration(late * 1e9)}", size.width), "yellow")] if late else []
     if frame is None:
-        waiting = [line(_TITLE, "title"), *(waits or [line("waiting for the first answer")])]
+        waiting = [line(TITLE, "title"), *(waits or [line("waiting for the first answer")])]
         return Drawn(_page(waiting, line("q quit"), size), OnScreen({}))
     try:
         return _draw(state, frame, size, look, message, waits)
@@ -104,7 +93,7 @@ def _undrawable(error: Exception) -> str:
 
 
 def _draw(state: State, frame: Frame, size: Cells, look: Look, message: str, waits: list[Line]) -> Drawn:
-    above = [_header(state, frame, size.width), *(waits or _notices(state, frame, size))]
+    above = [header(state, frame, size.width), *(waits or notices(state, frame, size))]
     below = _footer(state, message, size.width, look)
     document = frame.status.document
     lists: dict[ListName, ShownList] = {}
@@ -142,76 +131,6 @@ def _page(above: Sequence[Line], below: Line, size: Cells) -> list[Line]:
     return [*rows, fitted(below, size.width)]
 
 
-# ---- the header
-
-
-def _header(state: State, frame: Frame, width: int) -> Line:
-    document = frame.status.document
-    name, names = line(_TITLE if width >= _WIDE else _SHORT_TITLE, "title"), line(escape.text(" ".join(state.names)))
-    if document is None:
-        return texts.cut(joined([name, names]), width)
-    time_shown, *others = _when(state, frame, document)
-    past, now = (texts.EMPTY, time_shown) if state.cursor is None else (time_shown, texts.EMPTY)
-    paused = line("PAUSED", "selected") if state.paused else texts.EMPTY
-    # what must never be cut comes first
-    parts = [name, past, paused, painted(status.verdict_line(document, _PAINTING)), names, now, *others]
-    return texts.cut(joined(parts), width)
-
-
-_PAINTING = Screen(None, colour=True)
-
-
-def shown_at(state: State, frame: Frame) -> float:
-    """Return the time of the shown data: of a snapshot, of the cursor, or of the newest answer."""
-    shown = ((frame.status.document or {}).get("recording") or {}).get("shown")
-    if shown is not None:
-        return datetime.fromisoformat(shown).timestamp()
-    return state.cursor if state.cursor is not None else frame.status.received
-
-
-def _when(state: State, frame: Frame, document: Document) -> list[Line]:
-    at = shown_at(state, frame)
-    stamp = clock(at)
-    cursor = line(f"AT {stamp}", "selected") if state.cursor is not None else line(stamp)
-    every = texts.EMPTY if frame.recorded else line(_every(state.interval, frame.spacing))
-    return [cursor, line(escape.text(str(document["source"]))), every]
-
-
-def _every(interval: float, spacing: float) -> str:
-    chosen = units.write_duration(interval)
-    return f"every {chosen}" if spacing <= interval else f"every {units.duration(spacing * 1e9)}, not {chosen}"
-
-
-def _notices(state: State, frame: Frame, size: Cells) -> list[Line]:
-    """Return why the data is old, or a note about it."""
-    kept, width = frame.status, size.width
-    now = frame.newest if not frame.recorded else kept.received
-    if kept.error is not None:
-        known = kept.document is not None and kept.document["problems"] is not None
-        age = f"; the data is {units.duration((now - kept.received) * 1e9)} old" if known else ""
-        return [line(_failed(kept.error, age, width), "red")]
-    if frame.seconds > state.interval + _STALE_SECONDS:
-        return [line(escape.text(f"~ slow: the answers took {units.duration(frame.seconds * 1e9)}", width), "yellow")]
-    # an earlier version of the daemon answers about now
-    of_now = state.cursor is not None and not frame.recorded and "at" not in (kept.document or {"at": None})
-    words = [_OF_NOW] if of_now else kept.words[:1]
-    return [part for each in words for part in _note(each, size)]
-
-
-def _note(text: str, size: Cells) -> list[Line]:
-    """Return a note in lines: a long one is cut only after some lines, and on a low screen after one."""
-    found = escape.wrapped(f"~ {text}", size.width)
-    most = len(found) if size.height is None else _NOTE_LINES if size.height >= _LOW else 1
-    if len(found) > most:
-        found[most - 1 :] = [escape.text(" ".join(found[most - 1 :]), size.width)]
-    return [line(each, "yellow") for each in found]
-
-
-def _failed(error: str, age: str, width: int) -> str:
-    """Return the text of an error. A long error does not hide the age of the data."""
-    return escape.text(escape.text(f"! {error}", max(_LEAST_ERROR, width - len(age))) + age, width)
-
-
 def _footer(state: State, message: str, width: int, look: Look) -> Line:
     if state.typing:
         return line(escape.text(f"filter: {state.filter}_", width), "bold")
@@ -231,7 +150,7 @@ _KEYS = (
 
 def _help(state: State, width: int, room: int | None, look: Look) -> Block:
     """Return the keys, which scroll like any list, in place of all other lists."""
-    rows = [panels.PanelRow(each) for each in help_lines(width, ascii_only=look.ascii_only)]
+    rows = [PanelRow(each) for each in help_lines(width, ascii_only=look.ascii_only)]
     of = block(state, "help", rows, None if room is None else max(0, room - 1))
     return Block([title(state, "help", "KEYS", of.shown, width), *of.lines], of.shown)
 
@@ -254,21 +173,21 @@ def _panel(state: State, frame: Frame, document: Document, width: int, room: int
 
 def _content(
     panel: panels.Panel, state: State, frame: Frame, status: Document, screen: Screen
-) -> tuple[panels.Content, list[tuple[str, texts.Style]]]:
+) -> tuple[Content, list[tuple[str, texts.Style]]]:
     """Return the rows of the panel, and the notes about them."""
     kept = frame.status if panel.view is None else frame.panel
     notes: list[tuple[str, texts.Style]] = []
     if panel.name != state.panel:
         notes.append((f"~ {state.panel} cannot show a past time: these are the events until then", "yellow"))
     if kept.error is not None and panel.view is not None:
-        notes.append((_failed(kept.error, _age(kept, frame), screen.width or 1000), "red"))
+        notes.append((failed(kept.error, _age(kept, frame), screen.width or 1000), "red"))
     asked = panels.shown(frame.state, recorded=frame.recorded)
     other = asked.name != panel.name or frame.state.about != state.about
     # the first rows alone would look as if no other row had the filter's text
     part = state.selects_rows and not frame.state.needs_all_rows
     if kept.document is None or (panel.view is not None and (other or part)):
-        waits = () if kept.error is not None else (panels.PanelRow("waiting for the answer"),)
-        return panels.Content((), waits), notes
+        waits = () if kept.error is not None else (PanelRow("waiting for the answer"),)
+        return Content((), waits), notes
     # the notes about a live period say what the head of the table says, too: how long the period is
     if not panel.timed and panel.view is not None and kept.error is None and kept.words[:1] != frame.status.words[:1]:
         notes += [(f"~ {words}", "yellow") for words in kept.words[:1]]
@@ -277,16 +196,16 @@ def _content(
     drawn = panel.draw(kept.document, screen, until)
     # what the operator types may be in the part of a name that does not fit
     uncut = panel.draw(kept.document, Screen(None, colour=False), until) if state.filter else drawn
-    return panels.filtered(drawn, uncut, state), notes
+    return filtered(drawn, uncut, state), notes
 
 
-def _without_workers(status: Document, content: panels.Content) -> list[tuple[str, texts.Style]]:
+def _without_workers(status: Document, content: Content) -> list[tuple[str, texts.Style]]:
     """Return the note that there are no workers, with the next command, unless the panel says so itself."""
     if status["workers"] or wording.is_past(status):
         return []
     none = wording.no_workers(status)
     texts_shown = [*content.head, *(row.text for row in content.rows)]
-    return [] if any(each.startswith(none[:_LEAST_ERROR]) for each in texts_shown) else [(none, "yellow")]
+    return [] if any(each.startswith(none[:LEAST_ERROR]) for each in texts_shown) else [(none, "yellow")]
 
 
 def _age(kept: KeptAnswer, frame: Frame) -> str:
@@ -296,7 +215,7 @@ def _age(kept: KeptAnswer, frame: Frame) -> str:
 
 
 def _panel_title(panel: panels.Panel, state: State, status: Document, width: int) -> str:
-    names = panels.services(state, status) if panel.by_service else state.about
+    names = services(state, status) if panel.by_service else state.about
     names = state.picked or names if panel.name == "diff" else names
     about = f" of {', '.join(escape.both_ends(each, width // 3) for each in names)}" if names else ""
     parts = [f"{panel.name.upper()}{about}"]

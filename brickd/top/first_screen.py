@@ -16,7 +16,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any, TextIO
 
-from brickd.top.draw import Cells
+from brickd.top.header import Cells
 from brickd.top.lines import LOOKS, Line, StyledText
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)  # the signals that end the screen

@@ -11,10 +11,11 @@ from typing import Literal, NamedTuple
 
 from brickd.base import escape
 from brickd.base.timestamps import clock
-from brickd.top import state as states
+from brickd.top import state_changes as states
 from brickd.top.characters import key_name
-from brickd.top.panels import PANELS
-from brickd.top.state import DAY, HOUR, LONG_STEP, STEP, OnScreen, State
+from brickd.top.places import OnScreen
+from brickd.top.state import DAY, HOUR, PANEL_KEYS, State
+from brickd.top.state_changes import LONG_STEP, STEP
 from brickd.top.worker_list import ORDERS
 
 Effect = Literal["quit", "suspend", "copy", "silence", "redraw"]
@@ -98,9 +99,9 @@ KEYS: Sequence[Key] = (
         "go one step back: drop the filter, the picked workers, the chosen worker, or the past time",
     ),
     Key(
-        {panel.key: _panel(name) for name, panel in PANELS.items() if panel.key.isdigit()},
+        {key: _panel(name) for name, key in PANEL_KEYS.items()},
         "0-9",
-        "open a panel: " + ", ".join(f"{panel.key} {name}" for name, panel in PANELS.items() if panel.key.isdigit()),
+        "open a panel: " + ", ".join(f"{key} {name}" for name, key in PANEL_KEYS.items()),
     ),
     Key(
         {"s": lambda state, shown: states.sorted_next(state, shown, list(ORDERS))},

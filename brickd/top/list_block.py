@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from brickd.top.lines import SIGNS, Line, StyledText, ends, line, painted, styled
-from brickd.top.panels import PanelRow
-from brickd.top.state import ListName, Selection, ShownList, State, resolved
+from brickd.top.panel_rows import PanelRow
+from brickd.top.places import ListName, Selection, ShownList, resolved
+from brickd.top.state import State
 
 
 class Block(NamedTuple):

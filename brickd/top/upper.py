@@ -17,7 +17,9 @@ from brickd.top import lines, panels, worker_list
 from brickd.top.frame import Frame
 from brickd.top.lines import Line, line
 from brickd.top.list_block import Block, block, shown_rows, title
-from brickd.top.state import ListName, ShownList, State
+from brickd.top.panel_rows import Look, PanelRow
+from brickd.top.places import ListName, ShownList
+from brickd.top.state import State
 
 Document = dict[str, Any]
 
@@ -34,7 +36,7 @@ class Upper(NamedTuple):
     trends: Sequence[str]
 
 
-def upper(state: State, frame: Frame, document: Document, width: int, room: int | None, look: panels.Look) -> Upper:
+def upper(state: State, frame: Frame, document: Document, width: int, room: int | None, look: Look) -> Upper:
     """Return the lines above the panel. `room` is the number of lines for these and the panel; None is no limit."""
     if room is not None and width >= _WIDE and room >= _HIGH:
         return _side_by_side(state, frame, document, width, room, look)
@@ -56,7 +58,7 @@ def upper(state: State, frame: Frame, document: Document, width: int, room: int 
     return Upper(workers.lines + under.lines, {**workers.lists, "problems": under.shown}, workers.trends)
 
 
-def _side_by_side(state: State, frame: Frame, document: Document, width: int, room: int, look: panels.Look) -> Upper:
+def _side_by_side(state: State, frame: Frame, document: Document, width: int, room: int, look: Look) -> Upper:
     left = (width - lines.width(line(_GAP))) // 2
     right = width - left - lines.width(line(_GAP))
     rows = worker_list.rows(document, state)
@@ -85,29 +87,27 @@ def _side_by_side(state: State, frame: Frame, document: Document, width: int, ro
 _GAP, _LEAST_LEDGER = " │ ", 3
 
 
-def _problem_rows(document: Document, screen: Screen) -> list[panels.PanelRow]:
+def _problem_rows(document: Document, screen: Screen) -> list[PanelRow]:
     """Return one row for each problem: the list shows as many problems as possible, and panel 5 all of each."""
     return [
-        panels.PanelRow(
-            screen.paint(escape.text(f"! {each['id']} {each['text']}", screen.width), "red"), each["id"], "!"
-        )
+        PanelRow(screen.paint(escape.text(f"! {each['id']} {each['text']}", screen.width), "red"), each["id"], "!")
         for each in document["problems"] or ()
     ]
 
 
-def _whole_problems(document: Document, screen: Screen) -> list[panels.PanelRow]:
+def _whole_problems(document: Document, screen: Screen) -> list[PanelRow]:
     """Return all lines of each problem, with the next command, as the verb `status` prints them."""
     from brickd.screens import wording
 
     return [
-        panels.PanelRow(each, problem["id"])
+        PanelRow(each, problem["id"])
         for problem in document["problems"] or ()
         for each in wording.problem(problem, screen)
     ]
 
 
 def _workers(
-    state: State, frame: Frame, rows: Sequence[worker_list.ListedRow], width: int, room: int | None, look: panels.Look
+    state: State, frame: Frame, rows: Sequence[worker_list.ListedRow], width: int, room: int | None, look: Look
 ) -> Upper:
     """Return the list of workers with its title, in at most `room` lines; nothing if there is no room for a row."""
     if not rows or (room is not None and room < 2):
@@ -116,7 +116,7 @@ def _workers(
     of: Block = block(
         state,
         "workers",
-        [panels.PanelRow(text, row.name, row.sign) for text, row in zip(body, rows, strict=True)],
+        [PanelRow(text, row.name, row.sign) for text, row in zip(body, rows, strict=True)],
         None if room is None else room - 1,
     )
     first = of.shown.place.first

@@ -219,6 +219,7 @@ def test_a_past_time_is_not_watched(option: str) -> None:
     assert ended.returncode == 2
     assert ended.stderr.startswith(f"brickd: --watch contradicts {option} 2026-01-02T03:00:00")
     assert ended.stderr.endswith("a past time does not change (omit --watch) (see brickd status --help)\n")
+    assert "contradicts" not in brickd("status", *begin, option, "2026-01-02T03:00Z").stderr
 
 
 @pytest.mark.ci

@@ -13,8 +13,8 @@ import pytest
 from faults import Start
 from verbs import SPANS, started
 
-from brickd.top.draw import Cells
 from brickd.top.first_screen import ALTERNATE, NORMAL, FirstScreen, size_of
+from brickd.top.header import Cells
 from brickd.top.lines import line
 from brickd.top.poll import Poller
 from brickd.top.source import LiveSource

@@ -8,9 +8,10 @@ from top_screens import PLAIN, Top
 from verbs import started
 
 from brickd.top.actions import is_now, whole_row
-from brickd.top.draw import Cells
 from brickd.top.frame import Frame
-from brickd.top.state import OnScreen, ShownList, State
+from brickd.top.header import Cells
+from brickd.top.places import OnScreen, ShownList
+from brickd.top.state import State
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,31 @@ def test_a_copied_problem_has_its_whole_text_and_its_next_command(worker: Start)
     copied = whole_row(top.state, top.frame, top.drawn.shown, PLAIN)
     assert "…" not in copied
     assert "brickd " in copied
+
+
+LANES = """
+import threading
+ready = threading.Barrier(3)
+def hold(name):
+    with brick.brick(name):
+        ready.wait()
+        threading.Event().wait()
+for name in ("prefill", "decode"):
+    threading.Thread(target=hold, args=(name,), daemon=True).start()
+ready.wait()
+pause()
+"""
+
+
+def test_of_a_subject_with_several_rows_the_selected_one_is_copied(worker: Start) -> None:
+    started(worker, LANES, BRICKD_SERVICE="api")
+    top = Top(state=State(panel="hang"))
+    copied = []
+    for _ in range(2):
+        copied.append(whole_row(top.state, top.frame, top.drawn.shown, PLAIN))
+        top.press("down")
+    assert {next(name for name in ("prefill", "decode") if name in row) for row in copied} == {"prefill", "decode"}
+    assert not any("prefill" in row and "decode" in row for row in copied)
 
 
 def test_a_row_without_a_subject_is_copied_as_it_is_shown(worker: Start) -> None:

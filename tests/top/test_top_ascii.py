@@ -19,8 +19,10 @@ from verbs import LOSING, started
 
 import brickd
 from brickd.top import characters, lines
-from brickd.top.draw import Cells, draw
-from brickd.top.panels import PANELS, Look
+from brickd.top.draw import draw
+from brickd.top.header import Cells
+from brickd.top.panel_rows import Look
+from brickd.top.panels import PANELS
 from brickd.top.sparkline import BARS
 
 PLAIN, ASCII = Look(colour=False), Look(colour=False, ascii_only=True)

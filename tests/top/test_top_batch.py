@@ -14,7 +14,7 @@ from verbs import LOSING, brickd, started
 
 from brickd.shm.segment_files import find
 from brickd.top.batch import screens
-from brickd.top.panels import Look
+from brickd.top.panel_rows import Look
 from brickd.top.source import LiveSource, Request
 from brickd.top.state import State
 from brickd.views.fetch_answer import FetchedAnswer

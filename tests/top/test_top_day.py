@@ -11,8 +11,8 @@ from faults import Start
 from top_screens import PLAIN, TERMINAL
 from verbs import SPANS, started
 
+from brickd.top.asker import Asker
 from brickd.top.draw import draw
-from brickd.top.poll import Asker
 from brickd.top.source import LiveSource, Request
 from brickd.top.state import State
 from brickd.views.fetch_answer import FetchedAnswer

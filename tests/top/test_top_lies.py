@@ -18,7 +18,7 @@ from brickd.base.paths import runtime
 from brickd.errors import BrickdError
 from brickd.query.queries import StatusQuery
 from brickd.top import panels
-from brickd.top.draw import Cells
+from brickd.top.header import Cells
 from brickd.top.panels import PANELS
 from brickd.top.source import LiveSource, Request
 from brickd.top.state import State

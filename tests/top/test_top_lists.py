@@ -16,10 +16,12 @@ from brickd.screens.status import verdict_line
 from brickd.top import lines, worker_list
 from brickd.top.frame import Frame
 from brickd.top.list_block import block
-from brickd.top.panels import PANELS, Look, PanelRow
+from brickd.top.panel_rows import Look, PanelRow
+from brickd.top.panels import PANELS
+from brickd.top.places import Selection
 from brickd.top.source import LiveSource, Request
 from brickd.top.sparkline import rates
-from brickd.top.state import DAY, Selection, State
+from brickd.top.state import DAY, State
 from brickd.top.upper import Upper, upper
 
 Document = dict[str, Any]

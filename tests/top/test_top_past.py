@@ -14,7 +14,7 @@ from verbs import SPANS, started
 
 from brickd.base.units import SECOND
 from brickd.query.orders import Setting
-from brickd.top.draw import Cells
+from brickd.top.header import Cells
 from brickd.top.source import Request, _function
 from brickd.top.state import State
 from brickd.views.common import Answer

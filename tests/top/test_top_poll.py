@@ -20,8 +20,9 @@ from brickd.errors import BrickdError
 from brickd.query.queries import BricksQuery, HangQuery, HistoryQuery, StatusQuery
 from brickd.query.query import Query
 from brickd.recording.replay import opened as opened_recording
+from brickd.top.asker import Asker
 from brickd.top.frame import Frame
-from brickd.top.poll import Asker, Poller
+from brickd.top.poll import Poller
 from brickd.top.source import DocumentSource, InterruptionError, LiveSource, RecordingSource, Request, opened
 from brickd.top.state import HOUR, State
 from brickd.views.fetch_answer import FetchedAnswer

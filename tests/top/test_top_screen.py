@@ -22,11 +22,13 @@ from brickd.screens.status import verdict
 from brickd.shm.segment import open_segment
 from brickd.shm.segment_files import find
 from brickd.top import lines
-from brickd.top.draw import Cells, draw
+from brickd.top.asker import Asker
+from brickd.top.draw import draw
 from brickd.top.frame import KeptAnswer
+from brickd.top.header import Cells
 from brickd.top.keys import help_lines
-from brickd.top.panels import PANELS, Look
-from brickd.top.poll import Asker
+from brickd.top.panel_rows import Look
+from brickd.top.panels import PANELS
 from brickd.top.source import LiveSource, Request, opened
 from brickd.top.state import DAY, HOUR, State
 from brickd.views.fetch_answer import FetchedAnswer
@@ -194,16 +196,16 @@ def test_a_filter_finds_all_rows_of_a_problem(worker: Start) -> None:
 
 def test_a_cut_list_says_which_rows_are_shown(worker: Start) -> None:
     started(worker, BRICKS, BRICKD_SERVICE="api")
-    top = Top()
-    assert "1-17 of 300" in top.text  # 100 rows, and the line that counts the others
+    top = Top(size=Cells(80, 12))
+    assert "1-5 of 300" in top.text  # 100 rows, and the line that counts the others
     assert len(top.drawn.shown.lists["panel"].keys) == 101
     top.state = top.state._replace(all_rows=True)
     top.draw()
     assert "waiting for the answer" not in top.lines  # the first rows stay until the others arrive
     assert "296-300 of 300" in "\n".join(top.press("end"))
     assert top.drawn.shown.lists["panel"].place.row == 299
-    assert "283-299 of 300" in "\n".join(top.press(*["up"] * 17))
-    assert "1-17 of 300" in "\n".join(top.press("home"))
+    assert "295-299 of 300" in "\n".join(top.press(*["up"] * 5))
+    assert "1-5 of 300" in "\n".join(top.press("home"))
     assert len(top.drawn.shown.lists["panel"].keys) == 101
 
 
@@ -557,10 +559,13 @@ class Down(LiveSource):
     """A daemon that answered, and then ended without a trace."""
 
     is_up = True
+    words: tuple[str, ...] = ()
 
     def answer(self, request: Request) -> FetchedAnswer:
         found = super().answer(request)
-        return found._replace(document={**found.document, "source": "daemon"}) if self.is_up else found
+        if self.is_up:
+            return found._replace(document={**found.document, "source": "daemon"})
+        return found._replace(words=self.words)
 
 
 def test_after_the_end_of_a_daemon_the_second_line_says_so(worker: Start) -> None:
@@ -573,6 +578,9 @@ def test_after_the_end_of_a_daemon_the_second_line_says_so(worker: Start) -> Non
         ended = "the daemon has ended; shared memory is read instead (start a daemon: brickd up -d)"
         assert (f"~ {ended[:70]}" in top.text) is not is_up
     assert "has ended" not in Top().text  # no daemon has answered
+    source.is_up, source.words = False, ("the daemon at x does not answer",)
+    top.ask()
+    assert "~ the daemon at x does not answer" in top.text
 
 
 def test_workers_with_long_names_can_be_told_apart(worker: Start) -> None:

@@ -8,7 +8,7 @@ from top_screens import Top
 from verbs import started
 
 from brickd.top import lines
-from brickd.top.draw import Cells
+from brickd.top.header import Cells
 
 FORKED, BRICKS = 255, 10_000
 # Each child ends when its parent does, because the pipe is closed then.

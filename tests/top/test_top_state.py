@@ -10,8 +10,11 @@ from brickd.query.query import START
 from brickd.top import state as states
 from brickd.top.keys import KEYS, help_lines, message, press
 from brickd.top.list_block import settled
-from brickd.top.panels import PANELS, Content, PanelRow, filtered, request
-from brickd.top.state import LONG_STEP, STEP, OnScreen, Selection, ShownList, State, resolved
+from brickd.top.panel_rows import Content, PanelRow, filtered
+from brickd.top.panels import PANELS, request
+from brickd.top.places import OnScreen, Selection, ShownList, resolved
+from brickd.top.state import State
+from brickd.top.state_changes import LONG_STEP, STEP
 
 NAMES = ["api", "api/0", "api/1", "api/2"]
 SHOWN = OnScreen(

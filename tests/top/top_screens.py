@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from brickd.top import lines
-from brickd.top.draw import Cells, Drawn, draw
+from brickd.top.asker import Asker
+from brickd.top.draw import Drawn, draw
 from brickd.top.frame import Frame
+from brickd.top.header import Cells
 from brickd.top.keys import Effect, press
 from brickd.top.list_block import settled
-from brickd.top.panels import Look
-from brickd.top.poll import Asker
+from brickd.top.panel_rows import Look
 from brickd.top.source import DocumentSource, LiveSource
 from brickd.top.state import State
 
