@@ -74,15 +74,16 @@ def _content(recordings: Sequence[str], made: str, *, as_text: bool) -> tuple[by
     """Return the file, and lines about the parts that it does not have."""
     from brickd.web import report_documents
 
-    with report_documents.answers_of(recordings, progress.reading) as answers:
+    with report_documents.answers_of(recordings, progress.reading) as (answers, histories):
         if as_text:
             from brickd.web.report_text import report_text
 
             # The text has no latency of single bricks.
-            return report_text(report_documents.report_documents(answers, bricks_seconds=0.0), made).encode(), []
+            documents = report_documents.report_documents(answers, histories, bricks_seconds=0.0)
+            return report_text(documents, made).encode(), []
         from brickd.web.report import report_page
 
-        documents = report_documents.report_documents(answers)
+        documents = report_documents.report_documents(answers, histories)
     return report_page(documents, made), report_documents.left_out(documents)
 
 

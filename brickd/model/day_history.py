@@ -74,15 +74,17 @@ class _RowSums:
 
 
 class DayHistory:
-    """The rows of a history.
+    """The rows of a history, and of those of other bricks, so that slots are read only once.
 
     Attributes:
         bricks: the names of all bricks in the slots, if the history is of one brick.
+        others: the rows of other bricks, if the history is of one brick, too.
         total: the sum of all slots, without their content; None if there are no slots.
     """
 
-    def __init__(self, of: HistoryOf, every_ns: int) -> None:
+    def __init__(self, of: HistoryOf, every_ns: int, others: Iterable[str] = ()) -> None:
         self._of, self._every_ns = of, every_ns
+        self.others: dict[str, list[HistoryRow]] = {each: [] for each in others}
         self.bricks: set[str] = set()
         self.total: DaySlot | None = None
         self._sums: _RowSums | None = None
@@ -113,7 +115,14 @@ class DayHistory:
     def _row(self, fold: SummaryFold[str | None], whole: _reader.Fold, time: DaySlot) -> HistoryRow:
         self.total = time if self.total is None else self.total.and_(time)
         self.bricks |= {key for key in fold.keys if key is not None}
-        number = fold.keys.index(self._of.brick) if self._of.brick in fold.keys else -1
+        for brick, rows in self.others.items():
+            rows.append(self._row_of(brick, fold, whole, time))
+        return self._row_of(self._of.brick, fold, whole, time)
+
+    def _row_of(
+        self, brick: str | None, fold: SummaryFold[str | None], whole: _reader.Fold, time: DaySlot
+    ) -> HistoryRow:
+        number = fold.keys.index(brick) if brick in fold.keys else -1
         row = whole.row(0) if self._of.by_worker else fold.row(number)
         lost = [count for (service, name), count in time.lost.items() if self._of.has(service, name)]
         return HistoryRow(

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from brickd.client import client
 from brickd.client.client import NoAnswer, TurnedAway
-from brickd.errors import NoSuchWorker
+from brickd.errors import BrickdError, NoSuchWorker
 from brickd.query.query import Query, parameters, to_query
 from brickd.views.next_command import rewritten
 
 if TYPE_CHECKING:
     from brickd.datasources.world import World
+    from brickd.query.queries import HistoryQuery
+    from brickd.recording.replay import Replay
     from brickd.views.common import Answer, Document
 
 Passes = Callable[[float], object]  # waits for some seconds; returns true if the answer has arrived
@@ -120,18 +122,34 @@ def _naming_files(query: Query) -> Iterator[None]:
 
 
 @contextmanager
-def recorded(recordings: Sequence[str], reading: Reading = silent) -> Iterator[Callable[[str, Query], FetchedAnswer]]:
-    """Open recordings; yield a function that answers a query from them. Its first argument is MODULE:FUNCTION."""
+def recorded(recordings: Sequence[str], reading: Reading = silent) -> Iterator[RecordedAnswers]:
+    """Open recordings; yield what answers queries from them."""
     from brickd.recording.replay import opened
 
     with reading() as reads, opened(recordings, reads) as world:
+        yield RecordedAnswers(world)
 
-        def find_recorded(view: str, query: Query) -> FetchedAnswer:
-            answer = _answer(view)(world, query)
-            document = rewritten({**answer.document, "recording": world.document()})
-            return FetchedAnswer(document, world.words() + answer.words)
 
-        yield find_recorded
+class RecordedAnswers:
+    """Answers queries from open recordings."""
+
+    def __init__(self, world: Replay) -> None:
+        self._world = world
+
+    def __call__(self, view: str, query: Query) -> FetchedAnswer:
+        """Answer a query; `view` is MODULE:FUNCTION."""
+        return self._fetched(_answer(view)(self._world, query))
+
+    def histories(self, query: HistoryQuery, bricks: Sequence[str]) -> dict[str, FetchedAnswer | BrickdError]:
+        """Return the history of each brick, or why there is none. The recordings are read only once."""
+        from brickd.views.history import of_bricks
+
+        found = of_bricks(self._world, query, bricks).items()
+        return {brick: each if isinstance(each, BrickdError) else self._fetched(each) for brick, each in found}
+
+    def _fetched(self, answer: Answer) -> FetchedAnswer:
+        document = rewritten({**answer.document, "recording": self._world.document()})
+        return FetchedAnswer(document, self._world.words() + answer.words)
 
 
 def _answer(view: str) -> Callable[[World, Query], Answer]:

@@ -52,9 +52,36 @@ def answer(world: World, query: HistoryQuery) -> Answer:
         raise nothing_kept(world, period.text)
     words += (_NOTHING_YET,) if total is None else other_period(period, total, world.at_ns())
     if rows and query.brick is not None and query.brick not in history.bricks:
-        hint = suggestion(query.brick, history.bricks)
-        raise BrickdError(f"no brick {query.brick} in {period.text}: {hint} (brickd bricks lists them)")
+        raise _no_brick(query.brick, history, period)
     return Answer(_document(world, of, total, every_ns, rows), words)
+
+
+def of_bricks(world: World, query: HistoryQuery, bricks: Sequence[str]) -> dict[str, Answer | BrickdError]:
+    """Return what `answer` returns or raises for each of at least one brick of a recording.
+
+    The slots, which take most of the time, are read only once.
+    """
+    query, period, every_ns = _asked(world, query)
+    survey = world.survey()
+    of = _of(world, query.replaced(brick=bricks[0]), period, survey)
+    history = DayHistory(of, every_ns, bricks)
+    for _ in history.rows(world.day_slots(period.began_ns, period.ended_ns, work=of.by_worker)):
+        pass
+    total = history.total
+    if total is None:
+        return dict.fromkeys(bricks, nothing_kept(world, period.text))
+    words = survey.words + foreign_words(survey) + other_period(period, total, world.at_ns())
+    return {
+        brick: Answer(_document(world, of._replace(brick=brick), total, every_ns, history.others[brick]), words)
+        if brick in history.bricks
+        else _no_brick(brick, history, period)
+        for brick in bricks
+    }
+
+
+def _no_brick(brick: str, history: DayHistory, period: AskedPeriod) -> BrickdError:
+    hint = suggestion(brick, history.bricks)
+    return BrickdError(f"no brick {brick} in {period.text}: {hint} (brickd bricks lists them)")
 
 
 def of_each(world: World, query: HistoryQuery) -> dict[str, Document]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -26,6 +26,9 @@ from brickd.views.fetch_answer import FetchedAnswer, Reading
 
 Parameters = dict[str, str | int | bool]
 Answers = Callable[[str, Query], dict[str, Any]]
+# The name of a brick with its history, or with the reason why there is none.
+BrickHistory = tuple[str, dict[str, Any] | BrickdError]
+Histories = Callable[[Sequence[str]], Iterable[BrickHistory]]
 
 STATUS = "status"
 _HISTORY: Parameters = {"over": "1h", "every": "1m"}
@@ -45,7 +48,7 @@ _REQUESTS: tuple[tuple[str, Parameters], ...] = (
     ("hang", {"watch": "0.5s"}),
     ("history", _HISTORY),
 )
-# With a history of their own, which takes 15 KB. For a recording, each history reads the whole recording.
+# With a history of their own, which takes 15 KB, and half a second of a daemon.
 BRICKS_MAX = 50
 BRICKS_SECONDS = 20.0
 _LEFT_OUT = "the report has the latency of fewer bricks (brickd history --brick NAME)"
@@ -79,7 +82,10 @@ class ReportDocument(NamedTuple):
 
 
 def report_documents(
-    answers: Answers, bricks_seconds: float = BRICKS_SECONDS, bytes_max: int = BYTES_MAX
+    answers: Answers,
+    histories: Histories,
+    bricks_seconds: float = BRICKS_SECONDS,
+    bytes_max: int = BYTES_MAX,
 ) -> list[ReportDocument]:
     """Answer all requests; the status comes first. For the histories of single bricks, there is a limit of time.
 
@@ -92,18 +98,26 @@ def report_documents(
     left = bytes_max - sum(len(each.embedded()) for each in found)
     bricks = next(each.document for each in found if each.parameters is _BRICKS)
     named = dict.fromkeys(brick["name"] for brick in bricks["bricks"]) if bricks is not None else {}
-    until = time.monotonic() + bricks_seconds
-    for number, name in enumerate(named):
-        parameters: Parameters = {**_HISTORY, "brick": name}
-        history = absent = ReportDocument("history", parameters, None, _LEFT_OUT)
-        if number < BRICKS_MAX and time.monotonic() < until:
-            history = _answered(answers, "history", parameters)
-        for each in (history, absent):
+    made = _histories(histories, [*named][:BRICKS_MAX], time.monotonic() + bricks_seconds)
+    for name in named:
+        absent = ReportDocument("history", {**_HISTORY, "brick": name}, None, _LEFT_OUT)
+        for each in (made.get(name, absent), absent):
             if (length := len(each.embedded())) <= left:
                 left -= length
                 found.append(each)
                 break
     return found
+
+
+def _histories(histories: Histories, bricks: Sequence[str], until: float) -> dict[str, ReportDocument]:
+    made: dict[str, ReportDocument] = {}
+    if bricks and time.monotonic() < until:
+        for name, history in histories(bricks):
+            document, error = (None, str(history)) if isinstance(history, BrickdError) else (history, None)
+            made[name] = ReportDocument("history", {**_HISTORY, "brick": name}, document, error)
+            if time.monotonic() >= until:
+                break
+    return made
 
 
 def _cut(answers: Answers, found: Sequence[ReportDocument], bytes_max: int) -> list[ReportDocument]:
@@ -144,25 +158,40 @@ def left_out(documents: Sequence[ReportDocument]) -> list[str]:
 
 
 def _answered(answers: Answers, view: str, parameters: Parameters) -> ReportDocument:
-    texts = (
-        (name, str(value).lower() if isinstance(value, bool) else str(value)) for name, value in parameters.items()
-    )
-    query = from_query(getattr(queries, f"{view.capitalize()}Query"), texts)
+    query = from_query(getattr(queries, f"{view.capitalize()}Query"), _texts(parameters))
     try:
         return ReportDocument(view, parameters, answers(view, query))
     except BrickdError as error:
         return ReportDocument(view, parameters, None, str(error))
 
 
+def _texts(parameters: Parameters) -> list[tuple[str, str]]:
+    return [(name, str(value).lower() if isinstance(value, bool) else str(value)) for name, value in parameters.items()]
+
+
 @contextmanager
-def answers_of(recordings: Sequence[str], reading: Reading) -> Iterator[Answers]:
-    """Yield a function that answers from recordings, or without any from the machine as it is now."""
+def answers_of(recordings: Sequence[str], reading: Reading) -> Iterator[tuple[Answers, Histories]]:
+    """Yield functions that answer from recordings, or without any from the machine as it is now."""
     if not recordings:
-        yield _now
+        yield _now, _histories_now
         return
     with fetch_answer.recorded(recordings, reading) as found:
+
+        def histories(bricks: Sequence[str]) -> Iterator[BrickHistory]:
+            for brick, each in found.histories(from_query(queries.HistoryQuery, _texts(_HISTORY)), bricks).items():
+                yield brick, each if isinstance(each, BrickdError) else _with_words(each)
+
         # A recording has no second look at open spans: its last two snapshots are compared.
-        yield lambda view, query: _with_words(found(_RECORDED.get(view, f"brickd.views.{view}:answer"), query))
+        yield (
+            lambda view, query: _with_words(found(_RECORDED.get(view, f"brickd.views.{view}:answer"), query)),
+            histories,
+        )
+
+
+def _histories_now(bricks: Sequence[str]) -> Iterator[BrickHistory]:
+    for brick in bricks:
+        found = _answered(_now, "history", {**_HISTORY, "brick": brick})
+        yield brick, BrickdError(found.error) if found.document is None else found.document
 
 
 _RECORDED = {"hang": "brickd.views.hang:of_recording"}

@@ -147,3 +147,12 @@ def test_the_work_of_a_worker_is_a_summary_of_the_format() -> None:
     assert (summary[places["count"]], summary[places["total"]]) == (1, 500)
     assert [*summary[places["histogram"] :]] == [*found.histogram]
     assert (summary[places["child"]], summary[places["min"]], summary[places["again"]]) == (0, 0, 0)
+
+
+def test_the_rows_of_other_bricks_are_those_of_their_own_histories() -> None:
+    slots = [two_services(), replace(two_services(), began_ns=20 * SECOND, ended_ns=30 * SECOND)]
+    history = DayHistory(HistoryOf(brick="a"), SECOND, ("a", "b", "gone"))
+    assert [*history.rows(slots)] == history.others["a"]
+    for brick, rows in history.others.items():
+        assert rows == [*DayHistory(HistoryOf(brick=brick), SECOND).rows(slots)]
+    assert len(history.others["b"]) == 2

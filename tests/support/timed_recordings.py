@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tapes import forged
@@ -18,13 +18,13 @@ BEGAN_NS = 1_700_000_000 * SECOND
 TIMES = [BEGAN_NS + number * EVERY_NS for number in range(4)]
 
 
-def timed(path: Path, before: Callable[[int], object] = lambda _: None) -> str:
-    """Write a recording of the workers as they are now, with a snapshot and an event at each of TIMES.
+def timed(path: Path, before: Callable[[int], object] = lambda _: None, times: Sequence[int] = TIMES) -> str:
+    """Write a recording of the workers as they are now, with a snapshot and an event at each time.
 
     `before` is called before each snapshot, with its number.
     """
     known, chunks = set[int](), []
-    for number, at_ns in enumerate(TIMES):
+    for number, at_ns in enumerate(times):
         before(number)
         snapshot = Snapshot.of(SharedMemory().survey(), number * EVERY_NS, at_ns)
         event = Event(number + 1, at_ns, "looked", f"look {number}")

@@ -12,8 +12,13 @@ from typing import Any
 import pytest
 from faults import Start
 from page_workers import HOSTILE
+from timed_recordings import TIMES, timed
 from verbs import SPANS, brickd, document, started
 
+from brickd.errors import BrickdError
+from brickd.query.queries import HistoryQuery
+from brickd.recording.replay import opened
+from brickd.views import history
 from brickd.web.assets import assets
 from brickd.web.report import one_script
 from brickd.web.report_documents import BRICKS_MAX, report_documents
@@ -22,6 +27,16 @@ _HOSTILE = f"""
 with brick.span({HOSTILE!r}): pass
 with brick.span("```"): pass
 pause()
+"""
+
+
+_TWO_OF_THREE = """
+with brick.span("once"): pass
+pause()
+while True:
+    for name in "a", "b", "b":
+        with brick.span(name): pass
+    pause()
 """
 
 
@@ -69,7 +84,8 @@ def test_an_answer_that_fails_has_its_error_in_the_report(worker: Start, tmp_pat
 def test_a_brick_without_a_history_says_so(seconds: float, histories: int) -> None:
     names = [f"brick {number}" for number in range(BRICKS_MAX + 2)]
     document = {"bricks": [{"name": name} for name in names], "rest": {"bricks": 0}}
-    of_bricks = [each for each in report_documents(lambda *_: document, seconds) if "brick" in each.parameters]
+    found = report_documents(lambda *_: document, lambda bricks: ((each, {}) for each in bricks), seconds)
+    of_bricks = [each for each in found if "brick" in each.parameters]
     assert [each.parameters["brick"] for each in of_bricks] == names
     assert [each.document is not None for each in of_bricks] == [number < histories for number in range(len(names))]
     assert [bool(each.error) for each in of_bricks] == [number >= histories for number in range(len(names))]
@@ -157,3 +173,37 @@ def test_a_report_says_that_its_recording_was_cut(worker: Start, tmp_path: Path)
         assert ("cut at byte" in notes) == text
     (status, *_) = data_of(report(tmp_path / "r.html", str(cut)))["requests"]
     assert any("cut at byte" in each for each in status["document"]["words"])
+
+
+def test_the_latency_of_a_brick_is_that_of_its_own_history(worker: Start, tmp_path: Path) -> None:
+    process = started(worker, _TWO_OF_THREE)
+
+    def turn(_: int) -> None:
+        process.go()
+        process.paused()
+
+    file = timed(tmp_path / "run.brick", turn)
+    requests = data_of(report(tmp_path / "r.html", file))["requests"]
+    found = {each["parameters"]["brick"]: each["document"] for each in requests if "brick" in each["parameters"]}
+    for brick, count in (("a", 1), ("b", 2), ("once", 0)):
+        found[brick].pop("words")
+        assert found[brick] == document("history", file, "--over", "1h", "--every", "1m", "--brick", brick)
+        assert sum(slot["count"] for slot in found[brick]["slots"]) == (len(TIMES) - 1) * count
+
+
+def test_a_brick_without_a_history_fails_as_its_own_history_does(worker: Start, tmp_path: Path) -> None:
+    process = started(worker, _TWO_OF_THREE)
+
+    def turn(_: int) -> None:
+        process.go()
+        process.paused()
+
+    many, one = timed(tmp_path / "many.brick", turn), timed(tmp_path / "one.brick", times=TIMES[:1])
+    for file, known in ((many, True), (one, False)):
+        query = HistoryQuery(over=3600.0, brick="gone")
+        with opened([file]) as world:
+            found = history.of_bricks(world, query.replaced(brick=None), ["a", "gone"])
+            with pytest.raises(BrickdError) as failed:
+                history.answer(world, query)
+        assert str(found["gone"]) == str(failed.value)
+        assert isinstance(found["a"], BrickdError) != known

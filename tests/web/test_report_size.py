@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from brickd.errors import BrickdError
 from brickd.query.queries import BricksQuery, CoverageQuery, HistoryQuery, StatusQuery, TreeQuery
 from brickd.query.query import Query
+from brickd.web import report_documents as report_module
 from brickd.web.report import report_page
 from brickd.web.report_documents import BYTES_MAX, ReportDocument, left_out, report_documents
 
@@ -33,6 +36,12 @@ class Answers:
         return {"bricks": rows, "rest": {"bricks": self.rows - kept}}
 
 
+def made(answers: Answers, **limits: Any) -> list[ReportDocument]:
+    """Return the documents of these answers."""
+    history = {"is": "x" * answers.sizes[HistoryQuery]}
+    return report_documents(answers, lambda bricks: ((each, history) for each in bricks), **limits)
+
+
 def size(documents: Sequence[ReportDocument]) -> int:
     return sum(len(each.embedded()) for each in documents)
 
@@ -48,23 +57,23 @@ def histories(documents: Sequence[ReportDocument]) -> list[bool]:
 
 
 def test_nothing_is_left_out_of_a_small_report() -> None:
-    found = report_documents(Answers(history=1000, rows=50))
+    found = made(Answers(history=1000, rows=50))
     assert histories(found) == [True] * 50
     assert left_out(found) == []
 
 
 def test_the_largest_page_has_less_than_3_mb() -> None:
-    empty = report_documents(Answers())
+    empty = made(Answers())
     full = BYTES_MAX - size(empty)
-    found = report_documents(Answers(status=full))
+    found = made(Answers(status=full))
     assert size(found) == BYTES_MAX
     assert len(report_page(found, "2026-03-11T03:12:40Z")) < 3 * MB
 
 
 def test_histories_fill_the_room_that_the_other_documents_leave() -> None:
     answers = Answers(history=100_000, rows=40)
-    without = size(report_documents(answers, bricks_seconds=0.0))
-    found = report_documents(answers, bytes_max=without + 250_000)
+    without = size(made(answers, bricks_seconds=0.0))
+    found = made(answers, bytes_max=without + 250_000)
     assert histories(found) == [True] * 2 + [False] * 38
     assert left_out(found) == ["latency: 38 of 40 bricks"]
     assert size(found) <= without + 250_000
@@ -72,18 +81,18 @@ def test_histories_fill_the_room_that_the_other_documents_leave() -> None:
 
 def test_a_brick_without_room_even_for_a_reason_is_not_in_the_report() -> None:
     answers = Answers(history=1000, rows=3)
-    documents = report_documents(answers, bricks_seconds=0.0)
+    documents = made(answers, bricks_seconds=0.0)
     one = len(documents[-1].embedded())
-    assert len(histories(report_documents(answers, bytes_max=size(documents)))) == 3
-    assert len(histories(report_documents(answers, bytes_max=size(documents) - 1))) == 2
-    assert len(histories(report_documents(answers, bytes_max=size(documents) - one - 1))) == 1
+    assert len(histories(made(answers, bytes_max=size(documents)))) == 3
+    assert len(histories(made(answers, bytes_max=size(documents) - 1))) == 2
+    assert len(histories(made(answers, bytes_max=size(documents) - one - 1))) == 1
 
 
 def test_the_cells_of_workers_are_left_out_before_anything_else() -> None:
     answers = Answers(rows=4096, coverage=500)
-    report_documents(answers, bricks_seconds=0.0, bytes_max=MB)
+    made(answers, bricks_seconds=0.0, bytes_max=MB)
     assert answers.tops == [(None, 100_000), ("worker", 4096)]
-    found = report_documents(answers, bricks_seconds=0.0, bytes_max=250_000)
+    found = made(answers, bricks_seconds=0.0, bytes_max=250_000)
     assert answers.tops[2:] == [(None, 100_000), ("worker", 4096), ("worker", 2048)]
     cells = of(found, "bricks", by="worker", top=4096)
     assert cells.document is not None
@@ -95,7 +104,7 @@ def test_the_tree_by_layers_then_bricks_then_the_tree_and_the_coverage_are_left_
     answers = Answers(rows=2000, tree=200_000, coverage=100_000)
 
     def told(bytes_max: int) -> list[str]:
-        found = left_out(report_documents(answers, bricks_seconds=0.0, bytes_max=bytes_max))
+        found = left_out(made(answers, bricks_seconds=0.0, bytes_max=bytes_max))
         return [line for line in found if not line.startswith("latency")]
 
     layers = "tree: it is too large for a report (brickd tree --layers)"
@@ -115,16 +124,30 @@ def test_an_error_is_left_out_too() -> None:
             raise BrickdError("nothing to see")
         return Answers()(view, query)
 
-    assert left_out(report_documents(answers)) == ["hang: nothing to see"]
+    assert left_out(report_documents(answers, lambda _: [("brick 0", {})])) == ["hang: nothing to see"]
 
 
 def test_a_brick_without_work_in_the_last_hour_is_not_left_out() -> None:
-    def answers(view: str, query: Query) -> dict[str, Any]:
-        if isinstance(query, HistoryQuery) and query.brick is not None:
-            raise BrickdError("no brick in the last 1h")
-        return Answers(rows=60)(view, query)
+    absent = BrickdError("no brick in the last 1h")
+    found = report_documents(Answers(rows=60), lambda bricks: ((each, absent) for each in bricks))
+    assert left_out(found) == ["latency: 10 of 60 bricks"]
+    assert of(found, "history", over="1h", every="1m", brick="brick 0").error == "no brick in the last 1h"
 
-    assert left_out(report_documents(answers)) == ["latency: 10 of 60 bricks"]
+
+def test_no_history_is_made_after_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count()  # each reading is a second later
+    monkeypatch.setattr(report_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    asked = list[str]()
+
+    def made(bricks: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        for each in bricks:
+            asked.append(each)
+            yield each, {}
+
+    found = report_documents(Answers(rows=9), made, bricks_seconds=4.0)
+    assert asked == ["brick 0", "brick 1", "brick 2"]
+    assert histories(found) == [True] * 3 + [False] * 6
+    assert histories(report_documents(Answers(rows=9), made, bricks_seconds=1.0)) == [False] * 9
 
 
 @pytest.mark.parametrize("name", ["</script>", "<!--", "<script>", "\u2028\u202e\x00\ud800"])
