@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from browser import Tab
@@ -140,6 +141,34 @@ def test_what_the_heat_map_leaves_out_is_named(tab: Tab) -> None:
     answered(tab, document(row("api/0", "a"), bricks=9, share_percent=2.5))
     tab.open("workers")
     assert tab.main.get_by_text("9 cells with 2.5 % of the self time are not shown, and are in no median.").is_visible()
+
+
+def test_the_heat_map_asks_for_as_many_bricks_as_have_room(tabs: Callable[..., Tab]) -> None:
+    for width, names, most in ((1300, "", 100 * WORKERS), (390, "", 30 * WORKERS), (390, "?name=api/1", 4096)):
+        tab = tabs(viewport={"width": width, "height": 600})
+        with tab.page.expect_request("**/v1/bricks?**") as asked:
+            tab.open(f"workers{names}")
+        assert parse_qs(urlsplit(asked.value.url).query)["top"] == [str(most)]
+
+
+@pytest.mark.parametrize(("places", "shown"), [(100_000, True), (100_001, False)])
+def test_a_heat_map_of_more_places_than_the_daemon_reads_quickly_is_left_out(
+    tab: Tab, module_daemon: Running, places: int, shown: bool
+) -> None:
+    asked: list[str] = []
+    tab.page.on("request", lambda request: asked.append(request.url))
+    status = module_daemon.ask("/status")
+    first, *others = status["workers"]
+    rest = sum(each["paths"]["used"] for each in others)
+    unread = {**first, "name": "api/9", "paths": None}
+    status["workers"] = [{**first, "paths": {"used": places - rest, "room": 1}}, *others, unread]
+    stream = f"event: status\ndata: {json.dumps(status)}\n\n"
+    tab.page.route("**/v1/status/**", lambda route: route.fulfill(content_type="text/event-stream", body=stream))
+    tab.open("workers")
+    text = "The heat map is left out: for 100,001 places of bricks in 4 workers"
+    assert tab.main.get_by_text(text).is_visible() != shown
+    assert tab.main.get_by_role("application").is_visible() == shown
+    assert any("/v1/bricks" in each for each in asked) == shown
 
 
 def test_an_earlier_time_has_no_heat_map_and_asks_for_none(tab: Tab, module_daemon: Running) -> None:

@@ -9,18 +9,19 @@ import { choice, finding, search } from "./choices.js";
 import { Table } from "./table.js";
 
 const OVER = ["start", "60s", "10s"];
+const MOST = 10000; // rows that the page asks for in each round: 5 MB
 const BY = ["brick", "worker", "service", "layer"];
 
 export const bricks = {
   name: "bricks",
   title: "Bricks",
-  needs: ({ names, at, choices }) => ({
+  needs: ({ names, at, choices, recorded }) => ({
     bricks: ["bricks", {
       name: names,
       at: at === null ? null : `@${at}`,
       over: at === null && OVER.includes(choices.over) ? choices.over : null,
       by: BY.includes(choices.by) && choices.by !== "brick" ? choices.by : null,
-      top: 100000,
+      top: recorded ? 100000 : MOST,
     }],
   }),
   mount(room, page) {

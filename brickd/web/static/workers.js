@@ -20,15 +20,17 @@ const OVER = ["start", "60s", "10s"];
 const RELATIVE = "mean time, compared with the median";
 const SELF = "self time";
 const MOST_CELLS = 4096; // that the page asks for
+const MOST_PLACES = 100000; // of bricks in all workers; the daemon needs up to 0.1 ms for each, and has other work
+const COLUMN = 13; // pixels of a brick with a label
 const LETTERS = 100; // of a name in the label of a link
 const LEGEND_STEPS = 24;
 
 export const workers = {
   name: "workers",
   title: "Workers",
-  needs: ({ names, at, choices }, status) => (at !== null ? {} : {
+  needs: ({ names, at, choices, recorded }, status) => (at !== null || (!recorded && isTooMuch(status)) ? {} : {
     bricks: ["bricks", {
-      name: servicesOf(status.workers, names), by: "worker", top: MOST_CELLS,
+      name: servicesOf(status.workers, names), by: "worker", top: recorded || names.length ? MOST_CELLS : fitting(status),
       over: OVER.includes(choices.over) ? choices.over : null,
     }],
   }),
@@ -54,7 +56,7 @@ export const workers = {
         states.show(status.workers ?? []);
         states.entitle(status.workers === null ? "The workers of this time are not known" : many(status.workers.length, "worker"));
         const kind = choices.colour === "self" ? "self" : "relative";
-        heat.show(at === null ? bricks : null, { names, kind, states: status.workers ?? [] });
+        heat.show(bricks, { names, kind, status, at });
       },
     };
   },
@@ -83,12 +85,12 @@ class HeatPart {
     this.element = element("div", {}, this.about, this.picture);
   }
 
-  show(document, { names, kind, states }) {
+  show(document, { names, kind, status, at }) {
     const rows = document?.bricks ?? [];
     this.picture.hidden = !rows.length;
-    setText(this.about, aboutOf(document, rows));
+    setText(this.about, at === null ? aboutOf(document, rows, status) : ONLY_NOW);
     if (!rows.length) return;
-    const cells = new HeatCells(rows, states);
+    const cells = new HeatCells(rows, status.workers ?? []);
     this.map.show(cells, { kind, scale: kind === "self" ? "sequential" : "diverging", marked: new Set(names) });
     replace(this.legend, legend(cells, kind));
     this._describe();
@@ -117,8 +119,21 @@ class HeatPart {
   }
 }
 
-function aboutOf(document, rows) {
-  if (!document) return "The heat map shows only now: the last day is kept for each service, not for each worker.";
+/** Return how many places of bricks the workers have. For a heat map, the daemon reads all of them. */
+const placesOf = ({ workers }) => workers.reduce((sum, { paths }) => sum + (paths?.used ?? 0), 0);
+
+const isTooMuch = (status) => placesOf(status) > MOST_PLACES;
+
+/** Return how many cells have room next to each other, with their labels. */
+const fitting = ({ workers }) => Math.min(MOST_CELLS, Math.max(1, workers.length) * Math.ceil(window.innerWidth / COLUMN));
+
+const ONLY_NOW = "The heat map shows only now: the last day is kept for each service, not for each worker.";
+
+function aboutOf(document, rows, status) {
+  if (!document) {
+    return `The heat map is left out: for ${count(placesOf(status))} places of bricks in ${many(status.workers.length, "worker")}, `
+      + "the daemon would be busy for long. The view Bricks names the worst worker of each brick.";
+  }
   if (!rows.length) return "No worker recorded a brick in this time.";
   const { bricks: left, share_percent: share } = document.rest;
   const cut = left ? ` ${many(left, "cell")} with ${percent(share)} of the self time are not shown, and are in no median.` : "";
