@@ -144,6 +144,14 @@ def test_a_worker_of_the_overview_opens_by_keyboard(tab: Tab) -> None:
     assert (tab.place.partition("?")[0], tab.choices) == ("workers", {"name": "api/2"})
 
 
+def test_a_problem_leads_to_its_view_by_keyboard(tab: Tab) -> None:
+    tab.open("overview")
+    go(tab, "link", "numerics")
+    pressed(tab, "Enter")
+    tab.wait()
+    assert tab.place == "numerics"
+
+
 def test_tables_are_sorted_by_keyboard(tab: Tab) -> None:
     tab.open("bricks")
     heads = tab.main.get_by_role("columnheader")

@@ -168,7 +168,7 @@ def test_the_overview_has_the_figures_of_the_status(tab: Tab, shown: Callable[[s
     (problem,) = status["problems"]
     assert tab.main.locator(".problems li p").all_text_contents()[:3] == [
         name(problem["text"]),
-        f"Next: {problem['command']}",
+        f"Next: {problem['command']}, or see numerics",
         f"{problem['kind']}, id {problem['id']}, since {problem['since']}",
     ]
     assert tab.page.locator("#line").inner_text() == "1 problem"

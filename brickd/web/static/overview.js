@@ -10,6 +10,11 @@ import { Table } from "./table.js";
 import { CPU, LOST, NAME, OPEN_NOW, PID, SPANS, STATE, markOf, namedBy } from "./worker_columns.js";
 
 const MOST_BRICKS = 10;
+// The view that shows a kind of problem. Other kinds are only about the daemon or its files.
+const SEEN_IN = {
+  numbers: "numerics", weights: "numerics", nan: "numerics", straggler: "workers", memory: "workers", died: "workers",
+  slower: "latency", stuck: "hang", lost: "ledger",
+};
 const NO_WORKERS = "No workers: no process of this user is recording (try: brickd demo).";
 
 export const overview = {
@@ -29,7 +34,7 @@ export const overview = {
     replace(room, problems, evidence.element, states.element, largest.element);
     return {
       show({ status }) {
-        update(problems, problemList(status)); // a command in it can be selected
+        update(problems, problemList(status, page)); // a command in it can be selected
         evidence.element.hidden = !status.evidence?.length;
         evidence.show(status.evidence ?? []);
         named = namedBy(status.problems);
@@ -59,17 +64,19 @@ const BRICKS = [
 ];
 
 /** Return the list of the problems of a status. */
-function problemList(status) {
+function problemList(status, page) {
   const title = element("h2", { id: "problems-title" }, "Problems");
   if (status.problems === null) return [title, element("p", { class: "unknown" }, "The problems of this time are not known.")];
   if (!status.problems.length) return [title, element("p", {}, status.workers.length ? "No active problem." : NO_WORKERS), silencedLine(status)];
-  return [title, element("ul", { class: "problems" }, status.problems.map(problemItem)), silencedLine(status)];
+  return [title, element("ul", { class: "problems" }, status.problems.map((problem) => problemItem(problem, page))), silencedLine(status)];
 }
 
-function problemItem(problem) {
+function problemItem(problem, page) {
+  const view = Object.hasOwn(SEEN_IN, problem.kind) ? SEEN_IN[problem.kind] : null;
   return element("li", {},
     element("p", { class: "bad" }, problem.text),
-    element("p", {}, "Next: ", element("code", {}, problem.command)),
+    element("p", {}, "Next: ", element("code", {}, problem.command),
+      view && [", or see ", element("a", { href: page.link({ view }) }, view)]),
     element("p", { class: "small" }, `${problem.kind}, id ${problem.id}${problem.since ? `, since ${problem.since}` : ""}`),
   );
 }
