@@ -143,6 +143,34 @@ def test_what_the_heat_map_leaves_out_is_named(tab: Tab) -> None:
     assert tab.main.get_by_text("9 cells with 2.5 % of the self time are not shown, and are in no median.").is_visible()
 
 
+CUT = """async ([workers, bricks]) => {
+    const { HeatCells } = await import("/web/heat_cells.js");
+    const rows = [];
+    const add = (worker, name, self_ns) => rows.push({ worker, name, self_ns, mean_ns: 1, bounded: false });
+    for (let w = 0; w < workers; w++) add(`api/${w}`, "all", 1e9);
+    for (let b = 1; b < bricks; b++) add("api/0", `${b}`, b);
+    const cells = new HeatCells(rows);
+    const first = cells.bricks.slice(0, 2).map(({ name }) => name);
+    return [cells.bricks.length, cells.rows.length, cells.left.length, first];
+}"""
+
+
+@pytest.mark.parametrize(("bricks", "kept"), [(390, 390), (391, 390), (3000, 390)])
+def test_bricks_with_the_least_self_time_are_left_out_of_a_heat_map_that_takes_too_long(
+    modules: Tab, bricks: int, kept: int
+) -> None:
+    found = modules.page.evaluate(CUT, [256, bricks])
+    assert found == [kept, 256 * kept, bricks - kept, ["all", str(bricks - 1)]]
+
+
+def test_cells_without_a_column_are_named(tab: Tab) -> None:
+    rows = [{**row("api/0", str(number), self_ns=number), "share_percent": 0.5} for number in range(100_001)]
+    answered(tab, document(*rows, bricks=9, share_percent=2.5))
+    tab.open("workers")
+    text = "100,000 cells. Blank: no figures, or no second worker of the service to compare with."
+    assert tab.main.get_by_text(f"{text} 10 cells with 3.0 % of the self time are not shown").is_visible()
+
+
 def test_the_heat_map_asks_for_as_many_bricks_as_have_room(tabs: Callable[..., Tab]) -> None:
     for width, names, most in ((1300, "", 100 * WORKERS), (390, "", 30 * WORKERS), (390, "?name=api/1", 4096)):
         tab = tabs(viewport={"width": width, "height": 600})

@@ -2,13 +2,15 @@
 //
 // Owns: the order of workers and bricks, the median of a brick, which number of a cell is coloured. Must not know: how a
 // cell is drawn. Invariants: A worker is compared only with its service. The median is of the means of its workers that
-// did not die. If fewer than two of them recorded a brick, it is compared with nothing, so its cells are blank.
+// did not die. If fewer than two of them recorded a brick, it is compared with nothing, so its cells are blank. The bricks
+// with the least self time are left out and counted, if workers and bricks are too many to draw in a tenth of a second.
 
 import { short } from "./dom.js";
 import { atMost, count, duration, many } from "./figures.js";
 
 const CLIP = 2; // a cell that is so many times slower or faster than the median has the last colour
 const LETTERS = 100; // of a name in a sentence
+const MOST = 100000; // cells, also the blank ones
 const NATURAL = new Intl.Collator("en", { numeric: true }); // api/9 comes before api/10
 
 /** The cells of a document `bricks` with one row for each brick and worker. `states` are the workers of a status. */
@@ -32,10 +34,15 @@ export class HeatCells {
     const known = new Map(states.map((state) => [state.name, state]));
     this.services = this.workers.map((name) => known.get(name)?.service ?? null);
     this._died = this.workers.map((name) => known.get(name)?.state === "died");
-    this.bricks = found.sort((a, b) => b.self - a.self); // a brick with bounds differs from one without
-    for (const each of [workers, this.bricks]) each.forEach((one, n) => { one.at = n; });
-    this.rows = new Array(workers.length * found.length).fill(null);
-    places.forEach(({ worker, brick }, n) => { this.rows[worker.at * found.length + brick.at] = rows[n]; });
+    found.sort((a, b) => b.self - a.self); // a brick with bounds differs from one without
+    this.bricks = found.slice(0, Math.max(1, Math.floor(MOST / workers.length)));
+    for (const each of [workers, found]) each.forEach((one, n) => { one.at = n; });
+    this.rows = new Array(workers.length * this.bricks.length).fill(null);
+    this.left = []; // the rows of bricks that are left out
+    places.forEach(({ worker, brick }, n) => {
+      if (brick.at < this.bricks.length) this.rows[worker.at * this.bricks.length + brick.at] = rows[n];
+      else this.left.push(rows[n]);
+    });
     this._measure();
   }
 

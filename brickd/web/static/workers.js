@@ -88,9 +88,9 @@ class HeatPart {
   show(document, { names, kind, status, at }) {
     const rows = document?.bricks ?? [];
     this.picture.hidden = !rows.length;
-    setText(this.about, at === null ? aboutOf(document, rows, status) : ONLY_NOW);
-    if (!rows.length) return;
     const cells = new HeatCells(rows, status.workers ?? []);
+    setText(this.about, at === null ? aboutOf(document, cells, status) : ONLY_NOW);
+    if (!rows.length) return;
     this.map.show(cells, { kind, scale: kind === "self" ? "sequential" : "diverging", marked: new Set(names) });
     replace(this.legend, legend(cells, kind));
     this._describe();
@@ -129,15 +129,17 @@ const fitting = ({ workers }) => Math.min(MOST_CELLS, Math.max(1, workers.length
 
 const ONLY_NOW = "The heat map shows only now: the last day is kept for each service, not for each worker.";
 
-function aboutOf(document, rows, status) {
+function aboutOf(document, cells, status) {
   if (!document) {
     return `The heat map is left out: for ${count(placesOf(status))} places of bricks in ${many(status.workers.length, "worker")}, `
       + "the daemon would be busy for long. The view Bricks names the worst worker of each brick.";
   }
-  if (!rows.length) return "No worker recorded a brick in this time.";
-  const { bricks: left, share_percent: share } = document.rest;
+  const shown = document.bricks.length - cells.left.length;
+  if (!shown) return "No worker recorded a brick in this time.";
+  const left = document.rest.bricks + cells.left.length;
+  const share = cells.left.reduce((sum, row) => sum + row.share_percent, document.rest.share_percent);
   const cut = left ? ` ${many(left, "cell")} with ${percent(share)} of the self time are not shown, and are in no median.` : "";
-  return `${many(rows.length, "cell")}. Blank: no figures, or no second worker of the service to compare with.${cut}`;
+  return `${many(shown, "cell")}. Blank: no figures, or no second worker of the service to compare with.${cut}`;
 }
 
 /** Return the colours of a scale with their texts. */
