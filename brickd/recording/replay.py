@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from brickd.analysis.numerics.fingerprints import ALL_BYTES, Numerics
@@ -98,6 +98,10 @@ class Replay:
         for file in files:
             events.merge(file.events)
         return cls(files, Backwards(files), events)
+
+    def through(self, look: Callable[[FileIndex], FileIndex]) -> Replay:
+        """Return this replay, but read each file through what `look` returns for it."""
+        return Replay([look(file) for file in self._files], self._backwards, self.events, self._back)
 
     def _last(self, count: int) -> Sequence[Shown]:
         """Return the shown snapshot and earlier ones, at most `count` in all."""

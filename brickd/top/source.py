@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import importlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from brickd.base.units import SECOND
 from brickd.errors import NoDaemon
@@ -24,11 +24,15 @@ from brickd.views.fetch_answer import FetchedAnswer
 
 if TYPE_CHECKING:
     from brickd.datasources.world import World
-    from brickd.model.day_slots import DaySlot
     from brickd.query.queries import EventsQuery, HangQuery
+    from brickd.recording.body_codec import Shown
+    from brickd.recording.chunks import RingRecords
+    from brickd.recording.file_index import FileIndex
     from brickd.recording.replay import Replay
     from brickd.views.common import Answer
 
+
+_Read = TypeVar("_Read")
 
 _SILENT_SECONDS = 10.0  # a silent daemon delays an answer by 5 s, so each of them would be late
 
@@ -158,7 +162,7 @@ class RecordingSource:
 
         function = "of_recording" if request.view == "hang" else "answer"
         replay = self._shown(request.at)
-        interruptible = Interruptible(replay, self.stops)
+        interruptible = replay.through(lambda file: cast("FileIndex", InterruptibleFile(file, self.stops)))
         if isinstance(request.query, HistoryQuery) and request.view == "histories":
             from brickd.views.history import of_each
 
@@ -180,22 +184,34 @@ class RecordingSource:
         return self._replay.at_ns() / SECOND
 
 
-class Interruptible:
-    """A recording whose slots are read only as long as the answer is wanted: those of a day take seconds."""
+class InterruptibleFile:
+    """A file of a recording that is read only as long as the answer is wanted: the records of a day take seconds."""
 
-    def __init__(self, replay: Replay, stops: Callable[[], bool]) -> None:
-        self._replay, self._stops = replay, stops
+    def __init__(self, file: FileIndex, stops: Callable[[], bool]) -> None:
+        self._file, self._stops = file, stops
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._replay, name)
+        return getattr(self._file, name)
 
-    def day_slots(self, began_ns: int, ended_ns: int, *, work: bool) -> Iterator[DaySlot]:
-        """Yield the slots of a period.
+    def records(self, uuids: Set[str]) -> Iterator[tuple[str, RingRecords]]:
+        """Yield the records of workers, until the answer is no longer wanted."""
+        return self._while_wanted(self._file.records(uuids))
+
+    def snapshots(self) -> Iterator[Shown]:
+        """Yield the snapshots, until the answer is no longer wanted."""
+        return self._while_wanted(self._file.snapshots())
+
+    def snapshots_of(self, began_ns: int, ended_ns: int) -> Iterator[Shown]:
+        """Yield the snapshots of a period, until the answer is no longer wanted."""
+        return self._while_wanted(self._file.snapshots_of(began_ns, ended_ns))
+
+    def _while_wanted(self, found: Iterator[_Read]) -> Iterator[_Read]:
+        """Yield what a file has.
 
         Raises:
             InterruptionError: the answer is no longer wanted.
         """
-        for each in self._replay.day_slots(began_ns, ended_ns, work=work):
+        for each in found:
             if self._stops():
                 raise InterruptionError
             yield each

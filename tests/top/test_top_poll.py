@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from queue import SimpleQueue
+from typing import cast
 
 import pytest
 from faults import Start
@@ -19,11 +20,20 @@ from verbs import SPANS, started
 from brickd.errors import BrickdError
 from brickd.query.queries import BricksQuery, HangQuery, HistoryQuery, StatusQuery
 from brickd.query.query import Query
+from brickd.recording.file_index import FileIndex
 from brickd.recording.replay import opened as opened_recording
 from brickd.top.asker import Asker
 from brickd.top.frame import Frame
 from brickd.top.poll import Poller
-from brickd.top.source import DocumentSource, InterruptionError, LiveSource, RecordingSource, Request, opened
+from brickd.top.source import (
+    DocumentSource,
+    InterruptibleFile,
+    InterruptionError,
+    LiveSource,
+    RecordingSource,
+    Request,
+    opened,
+)
 from brickd.top.state import HOUR, State
 from brickd.views.fetch_answer import FetchedAnswer
 
@@ -327,6 +337,53 @@ def test_a_choice_interrupts_the_reading_of_a_recording_and_changes_no_answer(re
     assert history.document is not None
     assert history.document["slots"]
     assert asker.more(State(panel="history"), ("api",)) is not None
+
+
+class Pieces:
+    """A file of a recording that counts the pieces that are read."""
+
+    beginning = "the beginning"
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def records(self, *_: object) -> Iterator[int]:
+        for number in range(9):
+            self.count += 1
+            yield number
+
+    snapshots = snapshots_of = records
+
+
+@pytest.mark.parametrize(("kind", "of"), [("records", (set(),)), ("snapshots", ()), ("snapshots_of", (0, 9))])
+def test_a_file_of_a_recording_is_read_only_until_a_key_needs_another_answer(kind: str, of: tuple[object, ...]) -> None:
+    pieces, answers = Pieces(), iter([False, False, True])
+    file = InterruptibleFile(cast("FileIndex", pieces), lambda: next(answers))
+    found: list[int] = []
+    with pytest.raises(InterruptionError):
+        found.extend(getattr(file, kind)(*of))
+    assert (found, pieces.count, file.beginning) == ([0, 1], 3, "the beginning")
+    whole = InterruptibleFile(cast("FileIndex", Pieces()), lambda: False)
+    assert list(getattr(whole, kind)(*of)) == [*range(9)]
+
+
+def test_fingerprints_of_a_recording_are_read_through_the_given_files(reading: Reading) -> None:
+    asked: list[str] = []
+
+    class Watched:
+        def __init__(self, file: FileIndex) -> None:
+            self._file = file
+
+        def __getattr__(self, name: str) -> object:
+            asked.append(name)
+            return getattr(self._file, name)
+
+    replay = reading._replay.through(lambda file: cast("FileIndex", Watched(file)))
+    assert replay.numerics(replay.survey().workers) is not None
+    assert "records" in asked
+    asked.clear()
+    assert replay.weights(replay.survey().workers) is not None
+    assert "records" in asked
 
 
 def test_a_poller_asks_for_the_new_choice_while_it_reads_histories(reading: Reading) -> None:
