@@ -198,7 +198,7 @@ def _recordings(
         return
     name = f"recording{RECORDING_SUFFIX}"
     if order.seconds is None:
-        parts.lack(name, "no recording was wanted (--no-recording)")
+        parts.lack(name, "it was left out, because of --no-recording")
     elif answer.silent:
         parts.lack(name, answer.why or "")
     else:

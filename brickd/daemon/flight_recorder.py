@@ -10,6 +10,7 @@ that does not exist. A recording is redacted: no person chose its contents, and 
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -129,7 +130,7 @@ class FlightRecorder:
         order = StartRecording(duration=limits.seconds, spans=True, redact=True, max_size=limits.file_bytes, files=1)
         recorder = self._recordings.begin(order, self._shelf.place_for(found[0].id), automatic=True)
         recorder.over.wait()
-        if not recorder.path.exists():
+        if not os.path.exists(recorder.path):  # unlike Path.exists, this raises no error
             raise BrickdError(f"{recorder.path}: was removed while it was written")
         self._rests_until_ns = time.monotonic_ns() + round(limits.rest_seconds * SECOND)
         self._report(found[0], recorder, [*found[1:], *self._others()])
