@@ -82,13 +82,18 @@ def _show(opened: DocumentSource, state: State) -> None:
 
     look = Look(colour=not os.environ.get("NO_COLOR"), ascii_only=is_ascii_only(sys.stdout))
     with FirstScreen(sys.stdin, sys.stdout) as first:
-        first.show(draw(state, poller.first(_PATIENCE_SECONDS), first.size, look).lines, colour=look.colour)
+        for seconds in (_PATIENCE_SECONDS, _LONG_SECONDS):
+            frame = poller.first(seconds)
+            first.show(draw(state, frame, first.size, look).lines, colour=look.colour)
+            if frame is not None:
+                break
         from brickd.top.app import run
 
         run(poller, state, look, first)
 
 
-_PATIENCE_SECONDS = 0.25  # after this time, the first screen says that it waits
+# After the first time, the screen says that it waits. After the second one, it loads textual, so that keys work.
+_PATIENCE_SECONDS, _LONG_SECONDS = 0.25, 1.0
 
 
 def _require_terminal() -> None:

@@ -88,8 +88,9 @@ class FirstScreen:
 
     def show(self, of: Sequence[Line], *, colour: bool) -> None:
         """Show the lines of a screen, with colours or without."""
+        opened = "" if self.is_shown else ALTERNATE + _HIDE_CURSOR
         self.is_shown = True
-        self._write(ALTERNATE + _HIDE_CURSOR + _CLEAR + escaped(of, colour=colour))
+        self._write(opened + _CLEAR + escaped(of, colour=colour))
 
     def hand_over(self) -> bool:
         """Leave the terminal to textual; return whether it shows the alternate screen."""

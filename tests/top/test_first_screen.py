@@ -80,6 +80,14 @@ def test_a_screen_that_was_handed_over_is_not_left_twice(terminal: Terminal) -> 
     assert terminal.attributes() == before == first.attributes
 
 
+def test_a_second_screen_replaces_the_first_one_and_opens_nothing_again(terminal: Terminal) -> None:
+    with terminal.first() as first:
+        first.show([line("waiting for the first answer")], colour=False)
+        assert terminal.seen().startswith(ALTERNATE)
+        first.show(SHOWN[:1], colour=False)
+        assert terminal.seen() == "\x1b[H\x1b[2J\x1b[1;1H\x1b[0;1;7mbrickd top\x1b[0m"
+
+
 def test_keys_wait_for_textual_as_they_were_pressed_and_are_not_shown(terminal: Terminal) -> None:
     with terminal.first():
         os.write(terminal.master, b"q\r\x03\x1a\x13")
