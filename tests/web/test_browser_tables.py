@@ -100,6 +100,24 @@ def test_a_row_at_its_old_place_stays_selected(modules: Tab) -> None:
     assert (found["selected"], found["focused"], found["same"]) == ("a", "a", True)
 
 
+# Shows a long table, scrolls it, and returns the numbers of the rows that Tab reaches.
+SCROLLED = """async () => {
+    const { Table } = await import("/web/table.js");
+    const table = new Table("Test", [{ title: "Name", text: (row) => row }], { key: (row) => row });
+    document.getElementById("main").replaceChildren(table.element);
+    table.show(Array.from({ length: 1000 }, (_, n) => `row ${n}`));
+    const reached = () => [...table.body.querySelectorAll("tr[tabindex='0']")].map((row) => row.dataset.at);
+    const before = reached();
+    table.element.scrollTop = 500 * 28;
+    table.element.dispatchEvent(new Event("scroll"));
+    return [before, reached()];
+}"""
+
+
+def test_tab_reaches_the_first_visible_row_of_a_long_table_that_is_scrolled(modules: Tab) -> None:
+    assert modules.page.evaluate(SCROLLED) == [["0"], ["500"]]
+
+
 PERIODS: list[tuple[dict[str, Any], str]] = [
     ({"from": None, "to": None, "over_ns": None}, "since the start"),
     ({"from": None, "to": None, "over_ns": 59_000_000_000}, "last 59.0 s"),
