@@ -118,6 +118,23 @@ def test_tab_reaches_the_first_visible_row_of_a_long_table_that_is_scrolled(modu
     assert modules.page.evaluate(SCROLLED) == [["0"], ["500"]]
 
 
+SORTED = """async () => {
+    const { Table } = await import("/web/table.js");
+    const value = (row) => (row === "-" ? null : row);
+    const columns = [{ title: "N", number: true, text: String, value }];
+    const table = new Table("Test", columns, { key: (row) => row, sort: "N" });
+    const shown = () => [...table.body.children].map((row) => row.textContent);
+    table.show([2, "-", 1, 3]);
+    const down = shown();
+    table.heads[0].firstChild.click();
+    return [down, shown()];
+}"""
+
+
+def test_a_row_without_a_value_comes_last_in_both_orders(modules: Tab) -> None:
+    assert modules.page.evaluate(SORTED) == [["3", "2", "1", "-"], ["1", "2", "3", "-"]]
+
+
 PERIODS: list[tuple[dict[str, Any], str]] = [
     ({"from": None, "to": None, "over_ns": None}, "since the start"),
     ({"from": None, "to": None, "over_ns": 59_000_000_000}, "last 59.0 s"),
