@@ -275,8 +275,8 @@ sys.stdout.write(b"".join(iter(lambda: client.recv(65536), b"")).decode())
 
 @pytest.fixture
 def open_folder(prefix: str) -> Iterator[Path]:
-    """Create a folder that every user may enter."""
-    folder = Path(tempfile.mkdtemp(prefix="brickd-test-"))
+    """Create a folder that every user may enter; TMPDIR may be closed to other users."""
+    folder = Path(tempfile.mkdtemp(prefix="brickd-test-", dir="/tmp"))
     folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder)
