@@ -31,7 +31,7 @@ import sandbox
 from forked_processes import Process, forking_parent
 from forked_tests import ForkedTests
 from forking_server import keep_build
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 from sandbox import apart, started_in
 from untouched import Untouched, users_places
 
@@ -44,12 +44,14 @@ if TYPE_CHECKING:
     from serving import Daemon
 
 # By default, each run tries the same few examples. The run before a change lands tries more examples. A nightly run
-# tries many examples, and --hypothesis-seed selects which.
-settings.register_profile("quick", derandomize=True, deadline=None, max_examples=5)
-settings.register_profile("landing", derandomize=True, deadline=None, max_examples=25)
+# tries many examples, and --hypothesis-seed selects which. How long an example takes depends on the machine, so no test
+# is refused because of it.
+EVERY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", EVERY, derandomize=True, max_examples=5)
+settings.register_profile("landing", EVERY, derandomize=True, max_examples=25)
 # The phase `explain` is left out, because it can take longer than all examples.
 SHRUNK = [phase for phase in Phase if phase != Phase.explain]
-settings.register_profile("nightly", derandomize=False, deadline=None, max_examples=250, phases=SHRUNK, print_blob=True)
+settings.register_profile("nightly", EVERY, derandomize=False, max_examples=250, phases=SHRUNK, print_blob=True)
 settings.load_profile(os.environ.get("TESTS_PROFILE", "quick"))
 
 # Background jobs of a shell, and programs under nohup, ignore these signals, and all child processes inherit this. So

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 from brickd.analysis.problem_book import Change
 from brickd.base.timestamps import rfc3339
+from brickd.base.units import plural
 from brickd.errors import BrickdError
 from brickd.model.event_log import LogEvent
 
@@ -218,7 +219,8 @@ class Notifier:
                 try:
                     ok, answer = True, future.result(max(0.0, began + wait_seconds - time.monotonic()))
                 except FutureTimeoutError:
-                    answer = f"has not answered after {wait_seconds:g} s, {each.document()['waiting']} alarms wait"
+                    waiting = plural(each.document()["waiting"], "alarm waits", "alarms wait")
+                    answer = f"has not answered after {wait_seconds:g} s, {waiting}"
                 except TargetFailed as error:
                     answer = str(error)
             found.append({"target": each.name, "ok": ok, "answer": answer})

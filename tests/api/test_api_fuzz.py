@@ -17,7 +17,7 @@ from verbs import started
 
 from brickd.api.connection_limits import Limits
 
-SETTINGS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+SETTINGS = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 
 
 class Enduring(Daemon):

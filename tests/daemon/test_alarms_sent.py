@@ -413,8 +413,10 @@ class Scripted:
 
     def __init__(self, *answers: Exception | None) -> None:
         self.answers, self.got, self.go = list(answers), list[bytes](), threading.Semaphore(0)
+        self.asked = threading.Semaphore(0)
 
     def send(self, body: bytes) -> str:
+        self.asked.release()
         self.go.acquire()
         self.got.append(body)
         answer = self.answers.pop(0) if self.answers else None
@@ -517,9 +519,11 @@ def test_a_test_message_needs_a_target_and_waits_no_longer_than_its_limit() -> N
     target = Scripted()
     notifier = Notifier([target], "test-", Log().add)
     notifier.start()
-    assert notifier.test(0.01) == [
-        {"target": "scripted", "ok": False, "answer": "has not answered after 0.01 s, 0 alarms wait"}
-    ]
+    assert [each["ok"] for each in notifier.test(0.01)] == [False]
+    target.asked.acquire()  # it never answers the first message, so all others wait
+    for waits in ("1 alarm waits", "2 alarms wait"):
+        answer = f"has not answered after 0.01 s, {waits}"
+        assert notifier.test(0.01) == [{"target": "scripted", "ok": False, "answer": answer}]
     notifier.end()
     with pytest.raises(BrickdError, match="the daemon has no target for alarms"):
         Notifier([], "test-", Log().add).test()

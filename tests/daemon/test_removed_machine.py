@@ -12,7 +12,7 @@ import uuid
 
 import pytest
 from conftest import SHM
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from removals import dead_image
@@ -181,5 +181,5 @@ def test_every_span_of_a_dead_worker_is_shown_or_removed_exactly_once(monkeypatc
     monkeypatch.setattr(retained_workers, "GONE_MAX", 2)
     monkeypatch.setattr(removed_workers, "ALONE_MAX", 2)
     monkeypatch.setattr(worker_survey, "_WATCH_SECONDS", 0.0)  # no wait is needed, because all workers are dead
-    quick = settings(stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow])
+    quick = settings(stateful_step_count=25)
     run_state_machine_as_test(RemovedMachine, settings=quick)

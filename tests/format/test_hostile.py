@@ -31,7 +31,7 @@ from brickd.shm.segment import Segment, open_segment
 from brickd.shm.segment_copy import Reading
 from brickd.shm.segment_files import SegmentFile, find, opened
 
-SETTINGS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+SETTINGS = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 
 
 def digest(segment: Segment) -> Reading | None:
