@@ -147,7 +147,8 @@ def _left(depth: int, of: Node) -> TreeLine:
 def _drawn(lines: Iterable[TreeLine], levels: int, room: int | None) -> Iterator[str]:
     """Return each line with its branch. Lines below the last drawn level have their depth as a number instead.
 
-    A text that does not fit into the room next to its branch keeps both ends.
+    The name of a brick that does not fit next to its branch keeps both ends. A kernel keeps its beginning, because its
+    shape is more useful than the hash of its source at the end.
     """
     open_branches: list[bool] = []  # whether the branch at each depth continues
     for line in lines:
@@ -160,4 +161,7 @@ def _drawn(lines: Iterable[TreeLine], levels: int, room: int | None) -> Iterator
             branch = f"…{line.depth} ".rjust(_INDENT * (levels - 1)) + branch
         else:
             branch = "".join("|   " if more else "    " for more in open_branches[1:-1]) + branch
-        yield branch + (escape.text(line.text) if room is None else escape.both_ends(line.text, room - len(branch)))
+        if room is None or line.node.get("kernel"):
+            yield branch + escape.text(line.text)
+        else:
+            yield branch + escape.both_ends(line.text, room - len(branch))

@@ -335,6 +335,17 @@ def test_a_shape_is_shown_completely_before_optional_figures() -> None:
     assert render(document, Screen(90, False))[0].split() == ["TOTAL", "SHARE", "SELF", "COUNT", "LAYERS", "BRICK"]
 
 
+def test_names_of_bricks_that_do_not_fit_keep_both_ends() -> None:
+    made = MadeUp()
+    for end in ("q_proj", "k_proj"):
+        made.begin(f"model.{'decoder.' * 9}self_attention.{end}")
+        made.spend(100)
+        made.end()
+    document = whole(tree(named([made]), layers=False))
+    bricks = [line.split()[-1] for line in render(document, Screen(80, False))[1:]]
+    assert {(each[:6], each[-6:]) for each in bricks} == {("model.", "q_proj"), ("model.", "k_proj")}
+
+
 def test_a_shape_that_does_not_fit_removes_no_figure() -> None:
     made = MadeUp()
     made.begin("decode")
