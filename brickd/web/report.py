@@ -36,7 +36,8 @@ def report_page(documents: Iterable[ReportDocument], made: str) -> bytes:
         ("</body>", f'<script type="application/json" id="documents">{data}</script>\n</body>'),
     ):
         before, found, after = shell.partition(old)
-        assert found, f"{SHELL} has no {old}"
+        if not found:
+            raise ValueError(f"{SHELL} has no {old}")
         shell = before + new + after
     return shell.encode()
 
@@ -52,7 +53,8 @@ def _function(name: str, text: str) -> str:
     exported = _EXPORT.findall(body)
     body = _EXPORT.sub("", body)
     left = _LEFT.search(body)
-    assert left is None, f"{name}: {left[0] if left else ''} cannot be in a report"
+    if left is not None:
+        raise ValueError(f"{name}: {left[0]} cannot be in a report")
     return f"const {_variable(name)} = (() => {{\n{body}return {{ {', '.join(exported)} }};\n}})();\n"
 
 
