@@ -65,7 +65,7 @@ class DocumentRedaction:
         return found
 
     def _member(self, key: str, value: Any) -> Any:
-        if key in _NULL and not isinstance(value, dict | list):
+        if key in _NULL:
             return None
         if key in _KEYED and isinstance(value, str):
             return self._digest(value)

@@ -27,8 +27,11 @@ _COMMON = frozenset(("", "root", "brickd", "nobody", "localhost", "(none)"))
 _NO_HOMES = frozenset(
     ("/", "/bin", "/dev", "/dev/null", "/dev/shm", "/nonexistent", "/run", "/sbin", "/tmp", "/usr", "/var")
 )
-# A host in an address such as that of --notify-url, unless it is this machine.
-_ANY_HOST = r"""(?:(?<=http://)|(?<=https://))(?!127\.0\.0\.1\b|localhost\b|\[::1\])(?:\[[^\]\s]*\]|[^\s/:"'`<>]+)"""
+# A host in an address such as that of --notify-url, with its user and password, unless it is this machine.
+_ANY_HOST = (
+    r"""(?:(?<=http://)|(?<=https://))(?!127\.0\.0\.1\b|localhost\b|\[::1\])"""
+    r"""(?:[^\s/"'`<>]*@)?(?:\[[^\]\s]*\]|[^\s/:"'`<>]+)"""
+)
 _ANY_HOME = r"""/(?:home|Users|export/home|var/home)/[^/\s"'`:,;()\[\]]+"""
 _VARIABLE = "BRICKD_"
 _PREFIX = "BRICKD_SHM_PREFIX"  # stays readable, because the names of all segments begin with it

@@ -137,6 +137,16 @@ def test_a_member_without_room_is_missing(tmp_path: Path) -> None:
     assert some.members[-1].name == "d.json"
 
 
+def test_a_member_may_be_as_long_as_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brickd.bundle.parts.RECORDING_BYTES_MAX", 3)
+    some = parts(None)
+    for length in (3, 4):
+        (tmp_path / "r").write_bytes(b"r" * length)
+        some.add_file(f"{length}.brick", tmp_path / "r", "about")
+    assert [each.name for each in some.members] == ["3.brick"]
+    assert [each.name for each in some.missing] == ["4.brick"]
+
+
 @pytest.mark.ci
 def test_a_document_over_the_limit_is_missing() -> None:
     some = parts(None)

@@ -134,6 +134,7 @@ def test_a_word_is_replaced_only_where_it_stands_alone() -> None:
 def test_hosts_in_addresses_are_replaced_unless_they_are_this_machine() -> None:
     text = PrivateWords({"ann": USER}).text
     assert text("http://alerts.corp.example:9, 'HTTPS://hooks.example/x'") == f"http://{HOST}:9, 'HTTPS://{HOST}/x'"
+    assert text("https://bob:pass@h.example:9/x http://b@[::2]/") == f"https://{HOST}:9/x http://{HOST}/"
     assert text("https://[2001:db8::1]:9/x http://ann/") == f"https://{HOST}:9/x http://{USER}/"
     kept = "http://127.0.0.1:9230/ http://localhost:1 http://[::1]:9 hf://org/model unix:///run x.example"
     assert text(kept) == kept
@@ -168,6 +169,7 @@ def test_equal_checksums_stay_equal_and_have_other_values() -> None:
     found = one.document(document)
     assert found["a"]["checksum"] == found["b"]["checksum"] != "00ff00ff00ff00ff"
     assert (found["b"]["mean"], len(found["b"]["step"])) == (None, 16)
+    assert one.document({"sketch": [1.5], "position": {"row": 3}}) == {"sketch": None, "position": None}
     assert other.document(document)["a"] != found["a"]
     assert len(one.document({"step": "17"})["step"]) == 16
     assert one.document({"not_comparable": {"key": 3, "alone": 1}}) == {"not_comparable": {"key": 3, "alone": 1}}
