@@ -98,7 +98,7 @@ def read(forms: Sequence[Form], names: Sequence[str] = (), bricks: Collection[st
                     known |= {lane: row["thread"] for lane, row, _ in each.reading.lanes if row["thread"]}
     if not found.snapshots:
         why = next(iter(found.invalid.values()), "none was recorded")
-        raise RecordingRefused(forms[-1].path, f"has no complete snapshot to name its spans: {why}: record for longer")
+        raise RecordingRefused(forms[-1].path, f"has no complete snapshot to name its spans: {why}: record again")
     tables: Tables = {}
     try:
         chosen = {each.reading.uuid for each in select(list(described.values()), names)}

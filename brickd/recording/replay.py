@@ -110,9 +110,7 @@ class Replay:
     def before(self) -> Replay:
         """Return a replay that shows the previous snapshot. Raise RecordingRefused if there is no previous snapshot."""
         if len(self._last(2)) < 2:
-            raise RecordingRefused(
-                self._files[-1].form.path, "has 1 snapshot, expected 2 to see which workers move: record for longer"
-            )
+            raise self._refused("has 1 snapshot, expected 2 to see which workers move")
         return Replay(self._files, self._backwards, self.events, self._back + 1)
 
     def at(self, at_ns: int) -> Replay:
@@ -124,9 +122,14 @@ class Replay:
     def _shown(self) -> Shown:
         for shown in self._last(1):
             return shown
-        last = self._files[-1]
-        why = "; ".join(last.end.words()[:2]) or "none was recorded"
-        raise RecordingRefused(last.form.path, f"has no complete snapshot: {why}: record for longer")
+        raise self._refused("has no complete snapshot")
+
+    def _refused(self, lacks: str) -> RecordingRefused:
+        """Return the refusal of a recording that has too few snapshots: it is too short, or a part of it is lost."""
+        file = next((each for each in reversed(self._files) if each.end.words()), self._files[-1])
+        if why := "; ".join(file.end.words()[:2]):
+            return RecordingRefused(file.form.path, f"{lacks}: {why} (wait if it is still written, or record again)")
+        return RecordingRefused(file.form.path, f"{lacks}: record for longer")
 
     # ---- the world of views
 

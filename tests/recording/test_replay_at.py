@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from faults import Start
+from span_recordings import recording as recorded
 from timed_recordings import TIMES, timed
 from verbs import document, started
 
@@ -23,6 +24,16 @@ def recording(worker: Start, tmp_path: Path) -> str:
     """Make a recording with four snapshots."""
     started(worker, BRICKD_SERVICE="api")
     return timed(tmp_path / "run.brick")
+
+
+@pytest.mark.parametrize(
+    ("lost", "reason"), [(0, r"move: record for longer$"), (1, r"move: was cut at byte .*, or record again\)$")]
+)
+def test_a_recording_with_too_few_snapshots_says_whether_it_is_damaged(tmp_path: Path, lost: int, reason: str) -> None:
+    file, whole = tmp_path / "one.brick", recorded()
+    file.write_bytes(whole[: len(whole) - lost])
+    with opened([str(file)]) as replay, pytest.raises(RecordingRefused, match=reason):
+        replay.before()
 
 
 def test_a_replay_at_a_time_ends_with_the_last_snapshot_until_then(recording: str) -> None:
