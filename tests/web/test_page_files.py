@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
@@ -51,6 +52,13 @@ def test_each_file_in_the_sources_has_a_known_type() -> None:
     files = [path for path in sources.rglob("*") if path.is_file()]
     assert {path.suffix for path in files} <= set(TYPES)
     assert sorted(path.relative_to(sources).as_posix() for path in files) == FILES, "and is installed"
+
+
+def test_only_the_page_listens_to_what_outlives_a_view() -> None:
+    """A view that was left would otherwise stay in memory as long as the page is open."""
+    lasting = re.compile(r"matchMedia|MutationObserver|setInterval|(document|window|documentElement)\.addEventListener")
+    found = {name for name, asset in assets().items() if name.endswith(".js") and lasting.search(asset.body.decode())}
+    assert found == {"main.js"}
 
 
 def test_the_shell_is_at_the_root_and_all_other_files_are_below_web() -> None:

@@ -85,9 +85,6 @@ export class FlameGraph {
     this.element = element("div", { class: "flame", tabindex: 0, role: "application", "aria-label": label,
       "aria-describedby": describedBy, onkeydown: (event) => this._key(event) }, this.canvas);
     new ResizeObserver(() => this._draw()).observe(this.element);
-    const theme = new MutationObserver(() => (this.canvas.isConnected ? this._draw() : theme.disconnect()));
-    theme.observe(document.documentElement, { attributes: true });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this._draw());
   }
 
   /** Show a tree; `matches(item)` marks items. Returns how many nodes below the zoomed one are not drawn. */
