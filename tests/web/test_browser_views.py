@@ -87,6 +87,16 @@ def test_the_token_is_in_the_url_only_until_the_page_is_loaded(tab: Tab) -> None
     assert tab.main.get_by_role("rowheader", name="api/1", exact=True).is_visible(), "the session still has the token"
 
 
+def test_the_token_leaves_the_url_also_if_the_browser_stores_nothing(tab: Tab) -> None:
+    denied = (
+        "Object.defineProperty(window, 'sessionStorage', { get() { throw new DOMException('', 'SecurityError'); } })"
+    )
+    tab.page.add_init_script(denied)
+    tab.open("workers")
+    assert "token" not in tab.page.url
+    assert tab.main.get_by_role("rowheader", name="api/1", exact=True).is_visible()
+
+
 def test_a_page_without_the_token_says_where_to_get_it(tabs: Callable[..., Tab]) -> None:
     tab = tabs()
     tab.page.goto(tab.url.partition("#")[0])

@@ -30,11 +30,13 @@ export const hasToken = () => new URLSearchParams(location.hash.slice(1)).has("t
 /** Move the token from the address to the session's storage, and return it; null if there is none. */
 function takenToken() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (given) {
-    sessionStorage.setItem(TOKEN, given);
-    history.replaceState(null, "", location.pathname);
+  if (given) history.replaceState(null, "", location.pathname);
+  try {
+    if (given) sessionStorage.setItem(TOKEN, given);
+    return sessionStorage.getItem(TOKEN);
+  } catch { // this browser stores nothing: the token stays until the page is loaded again
+    return given;
   }
-  return sessionStorage.getItem(TOKEN);
 }
 
 /** A daemon, or a process that forwards requests to it. */
