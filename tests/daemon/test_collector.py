@@ -54,7 +54,7 @@ def quarantined(loop: Collector) -> dict[str, str]:
 
 def test_a_segment_with_unwritable_tails_is_quarantined_and_others_are_drained(prefix: str) -> None:
     kept: list[bytes] = []
-    loop = Collector(Memory(prefix), kept.append, lambda *_, **__: None)
+    loop = Collector(Memory(prefix), kept.append, lambda *_, **__: None, clock=int)
     with segment(prefix, "0") as full, segment(prefix, "1") as healthy:
         full.move(0, "span", 0)
         full.add(1, "span", spans({"path": 1, "sequence": 1}))
@@ -71,7 +71,9 @@ def test_a_segment_with_unwritable_tails_is_quarantined_and_others_are_drained(p
 
 
 def test_a_worker_with_an_unwritable_control_page_is_drained(prefix: str) -> None:
-    loop = Collector(Memory(prefix, wishes={SERVICE: Wish(spans=True)}), lambda _: None, lambda *_, **__: None)
+    loop = Collector(
+        Memory(prefix, wishes={SERVICE: Wish(spans=True)}), lambda _: None, lambda *_, **__: None, clock=int
+    )
     with segment(prefix, "0") as first, segment(prefix, "1"):
         first.add(0, "span", spans({"path": 1, "sequence": 1}))
         before = set(Path("/proc/self/fd").iterdir())
@@ -94,7 +96,7 @@ check(1); check(1); check(600)
 """
     )
     process.paused()
-    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None)
+    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, clock=int)
 
     def waiting(now_ns: int) -> int:
         loop.tick(now_ns)
@@ -119,7 +121,7 @@ def test_a_setting_that_arrives_while_a_worker_is_judged_is_saved_at_once(
 ) -> None:
     (SHM / f"{prefix}0").write_bytes(golden())
     kept: list[bytes] = []
-    loop = Collector(Memory(prefix), kept.append, lambda *_, **__: None)
+    loop = Collector(Memory(prefix), kept.append, lambda *_, **__: None, clock=int)
     for now_ns in (0, 45 * SECOND // 10):
         loop.tick(now_ns)
     loop.change()

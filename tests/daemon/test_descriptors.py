@@ -168,7 +168,9 @@ def test_saving_a_checkpoint_without_free_descriptors_disconnects_clients(prefix
 @pytest.mark.parametrize("left", [0, 1])
 def test_a_worker_that_found_no_descriptor_is_retried_after_a_second(worker: Start, prefix: str, left: int) -> None:
     starved: list[int] = []
-    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, starve=lambda: starved.append(left))
+    loop = Collector(
+        Memory(prefix), lambda _: None, lambda *_, **__: None, starve=lambda: starved.append(left), clock=int
+    )
     loop.tick(0)
     for each in [worker("brick.init(); pause()") for _ in range(2)]:
         each.paused()

@@ -89,7 +89,7 @@ class Clock:
 @contextmanager
 def collecting(prefix: str, epochs: Epochs) -> Iterator[Callable[[], None]]:
     """A daemon's loop over all segments; yields its tick."""
-    loop, ticks = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, epochs=epochs), count(1)
+    loop, ticks = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, epochs=epochs, clock=int), count(1)
     loop.look(0)
     try:
         yield lambda: loop.tick(next(ticks) * SECOND) and None
@@ -161,7 +161,7 @@ def test_a_new_worker_gets_the_epoch_and_loses_it_when_the_daemon_ends(worker: S
 
 def test_a_worker_with_an_unwritable_epoch_is_drained(prefix: str) -> None:
     (SHM / f"{prefix}0").write_bytes(golden("1.8"))
-    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None)
+    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, clock=int)
     loop.look(0)
     assert loop.roster.drained()[0].segment.has_epochs
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -36,7 +36,7 @@ def of_format(version: str) -> bytes:
 
 @pytest.fixture
 def loop(prefix: str) -> Iterator[Collector]:
-    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None)
+    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, clock=int)
     yield loop
     loop.end(SECOND)
 

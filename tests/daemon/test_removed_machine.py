@@ -100,7 +100,7 @@ class RemovedMachine(RuleBasedStateMachine):
     @rule()
     def a_daemon_begins(self) -> None:
         memory = decode(self.kept) if self.kept else Memory(self.prefix)
-        self.daemon = Collector(memory, self._keep, lambda *_, **__: None)
+        self.daemon = Collector(memory, self._keep, lambda *_, **__: None, clock=int)
 
     def _keep(self, content: bytes) -> None:
         if self.point == "saving":

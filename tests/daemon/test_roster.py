@@ -30,7 +30,7 @@ PLACES = 8
 def test_workers_beyond_the_limit_are_quarantined(prefix: str) -> None:
     for number in range(PLACES + 3):
         (SHM / f"{prefix}{number}").write_bytes(with_header(uuid=os.urandom(16)))
-    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, workers_max=PLACES)
+    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, workers_max=PLACES, clock=int)
     try:
         loop.tick(0)
         assert len(loop.roster.attached) == PLACES
@@ -63,7 +63,7 @@ def test_a_forgotten_worker_stays_forgotten_while_its_segment_cannot_be_removed(
     def full(_: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    loop = Collector(Memory(prefix), full, lambda *_, **__: None)
+    loop = Collector(Memory(prefix), full, lambda *_, **__: None, clock=int)
     loop.tick(0)
     assert len(loop.memory.gone) == 1
     (uuid,) = loop.memory.gone
@@ -92,7 +92,7 @@ def test_a_dead_worker_with_an_irremovable_segment_counts_once_whatever_else_die
 
     def run(*, until: Callable[[Collector], bool] = lambda _: False) -> Collector:
         memory = decode(bytes(kept)) if kept else Memory(prefix)
-        loop = Collector(memory, keep, lambda *_, **__: None)
+        loop = Collector(memory, keep, lambda *_, **__: None, clock=int)
         for second in range(0, 30, 2):
             loop.tick(second * SECOND, look=True)
             if until(loop):
@@ -118,7 +118,7 @@ def test_a_dead_worker_with_an_irremovable_segment_counts_once_whatever_else_die
 
 def test_a_worker_whose_segment_is_removed_during_a_read_is_counted(prefix: str) -> None:
     segment(prefix, "ended", os.urandom(16), ended=1)
-    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None)
+    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, clock=int)
     loop.look(0)
     with loop.roster.reading:
         with loop.roster.lock:
@@ -135,7 +135,7 @@ def test_a_worker_whose_segment_is_removed_during_a_read_is_counted(prefix: str)
 def test_a_worker_that_continues_elsewhere_during_a_read_counts_once(prefix: str) -> None:
     uuid = os.urandom(16)
     segment(prefix, "lost", uuid)
-    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None)
+    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, clock=int)
     loop.look(0)
     with loop.roster.lock:
         background, held = loop.memory.background(), loop.roster.held()
@@ -148,7 +148,7 @@ def test_a_worker_that_continues_elsewhere_during_a_read_counts_once(prefix: str
 
 def test_a_worker_removed_by_a_daemon_during_a_read_is_counted(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     segment(prefix, "ended", os.urandom(16), ended=1)
-    loop = Collector(Memory(prefix), lambda kept: save(runtime().checkpoint, kept), lambda *_, **__: None)
+    loop = Collector(Memory(prefix), lambda kept: save(runtime().checkpoint, kept), lambda *_, **__: None, clock=int)
     whole, readers = worker_survey.survey, 0
 
     def read_late(background: Background) -> Survey:
@@ -168,7 +168,7 @@ def test_a_worker_removed_by_a_daemon_during_a_read_is_counted(prefix: str, monk
 def test_a_worker_taken_for_dead_that_continues_elsewhere_counts_once(prefix: str) -> None:
     uuid = os.urandom(16)
     segment(prefix, "lost", uuid, ended=1)
-    loop = Collector(Memory(prefix), lambda kept: save(runtime().checkpoint, kept), lambda *_, **__: None)
+    loop = Collector(Memory(prefix), lambda kept: save(runtime().checkpoint, kept), lambda *_, **__: None, clock=int)
     loop.tick(0)
     assert list(loop.memory.gone) == [uuid.hex()]
     loop.end(SECOND)

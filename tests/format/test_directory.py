@@ -90,7 +90,7 @@ def test_a_file_removed_after_it_was_listed_is_not_reported(prefix: str) -> None
 
 
 def test_the_loop_rests_while_a_file_stays_unpublished(prefix: str) -> None:
-    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None)
+    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, clock=int)
     try:
         with lock_holder(SHM / f"{prefix}0"):
             rests = [loop.tick(now_ns) for now_ns in (0, 1, STILL_NS)]

@@ -38,7 +38,7 @@ class Life:
         self.start(Memory(prefix))
 
     def start(self, memory: Memory) -> None:
-        self.loop = Collector(memory, lambda kept: save(runtime().checkpoint, kept), lambda *_, **__: None)
+        self.loop = Collector(memory, lambda kept: save(runtime().checkpoint, kept), lambda *_, **__: None, clock=int)
 
     def look(self) -> None:
         self.second += 1

@@ -39,7 +39,7 @@ pause()
 def collecting(prefix: str) -> Iterator[tuple[Collector, Numerics]]:
     """Yield a daemon loop in this process, and the fingerprints that it has received."""
     numerics = Numerics()
-    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, numerics=numerics)
+    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, numerics=numerics, clock=int)
     yield loop, numerics
     loop.end(SECOND)
 
