@@ -5,11 +5,8 @@
  * checksum would be recorded.
  */
 #include "arguments.h"
-#include "brick.h"
-#include "context_key.h"
-#include "json_digest.h"
+#include "checked_request.h"
 #include "methods.h"
-#include "opening.h"
 #include "tensor.h"
 
 #include <stdio.h>
@@ -68,13 +65,10 @@ PyType_Spec core_taken_spec = {
 
 /* ---- errors --------------------------------------------------------------- */
 
-/* Returns -1 if the current exception must be raised: in strict mode, any exception; otherwise only an interrupt. */
-static int must_raise(void) { return core_strict() || !PyErr_ExceptionMatches(PyExc_Exception) ? -1 : 0; }
-
 static int forgive(void)
 {
     static bool warned;
-    if (must_raise() != 0)
+    if (core_must_raise() != 0)
         return -1;
     if (warned) {
         PyErr_Clear();
@@ -97,35 +91,7 @@ static int forgive(void)
 
 /* ---- arguments ------------------------------------------------------------ */
 
-/* The arguments of a call of checksum() or take(). */
-struct request {
-    Brick *kernel;
-    const void *key;
-    uint32_t layer;
-    uint64_t step, position;
-    struct brick_at at;
-    PyObject *valid;
-};
-
-static int to_layer(struct request *p, PyObject *value)
-{
-    if (!core_is_given(value))
-        return 0;
-    p->at.layer = &p->layer;
-    return core_to_layer(value, &p->layer);
-}
-
-static int to_step(struct request *p, PyObject *value)
-{
-    bool has;
-    if (!core_is_given(value))
-        return 0;
-    const int wrong = core_step_key(value, &p->step, &has);
-    p->at.step = has ? &p->step : NULL;
-    return wrong;
-}
-
-static int to_position(struct request *p, PyObject *value)
+static int to_position(CoreRequest *p, PyObject *value)
 {
     bool has;
     if (!core_is_given(value))
@@ -135,40 +101,9 @@ static int to_position(struct request *p, PyObject *value)
     return wrong;
 }
 
-static int to_kernel(struct request *p, PyObject *kernel)
-{
-    p->kernel = Py_IS_TYPE(kernel, core_state.brick_type) ? (Brick *)kernel : core_handle(kernel, Py_None);
-    if (p->kernel == NULL || (p->kernel->number == BRICK_UNNAMED && core_resolve(p->kernel) != 0))
-        return -1;
-    p->key = core_key();
-    core_watch();
-    return 0;
-}
-
-/* Returns the id of the name; 0 if there is none. */
-static uint32_t number_of_name(PyObject *name)
-{
-    Brick *b = core_handle(name, Py_None);
-    if (b == NULL || (b->number == BRICK_UNNAMED && core_resolve(b) != 0)) {
-        PyErr_Clear();
-        return 0;
-    }
-    return b->number;
-}
-
-static int to_backend(struct request *p, PyObject *value)
-{
-    if (!core_is_given(value))
-        return 0;
-    if (!PyUnicode_Check(value))
-        return core_complain("a backend must be a string", value);
-    p->at.backend = number_of_name(value);
-    return 0;
-}
-
 #define A_RELATION "a relation must be local, replicated:GROUP, partial:GROUP or moved:LINK"
 
-static int to_relation(struct request *p, PyObject *value)
+static int to_relation(CoreRequest *p, PyObject *value)
 {
     static const char *const names[] = {
         [BRICK_AGREES_REPLICATED] = "replicated:", [BRICK_AGREES_PARTIAL] = "partial:", [BRICK_AGREES_MOVED] = "moved:"};
@@ -181,7 +116,7 @@ static int to_relation(struct request *p, PyObject *value)
         if (strncmp(text, names[n], head) != 0 || text[head] == '\0')
             continue;
         PyObject *of = PyUnicode_FromStringAndSize(text + head, length - (Py_ssize_t)head);
-        p->at.of = of != NULL ? number_of_name(of) : 0;
+        p->at.of = of != NULL ? core_number_of_name(of) : 0;
         p->at.relation = n;
         Py_XDECREF(of);
         PyErr_Clear();
@@ -191,7 +126,7 @@ static int to_relation(struct request *p, PyObject *value)
     return core_complain(A_RELATION, value);
 }
 
-static int to_stateful(struct request *p, PyObject *value)
+static int to_stateful(CoreRequest *p, PyObject *value)
 {
     if (!core_is_given(value))
         return 0;
@@ -199,31 +134,14 @@ static int to_stateful(struct request *p, PyObject *value)
     return PyBool_Check(value) ? 0 : core_complain("stateful must be a bool or None", value);
 }
 
-/* ---- params --------------------------------------------------------------- */
-
-/* A value that is not JSON gets the digest of its type's name: it counts as equal to values of the same type only. */
-static int to_params(struct request *p, PyObject *value)
-{
-    if (!core_is_given(value))
-        return 0;
-    if (core_digest_json(value, &p->at.params) != 0) {
-        if (must_raise() != 0)
-            return -1;
-        PyErr_Clear();
-        p->at.params = core_digest_type(value);
-    }
-    p->at.params += p->at.params == 0;
-    return 0;
-}
-
 /* ---- tensors -------------------------------------------------------------- */
 
 /* Counts a tensor that could not be held. Returns -1 if the exception must be raised. */
-static int unread(const struct request *p, PyObject *tensor, struct brick_taken *taken)
+static int unread(const CoreRequest *p, PyObject *tensor, struct brick_taken *taken)
 {
     if (PyErr_ExceptionMatches(PyExc_Exception))
         brick_take(p->kernel->number, p->key, &p->at, NULL, taken);
-    if (!core_torch_fake(tensor) || must_raise() != 0)
+    if (!core_torch_fake(tensor) || core_must_raise() != 0)
         return forgive();
     PyErr_Clear(); /* tensors without numbers are normal while torch traces the model into a program */
     return 0;
@@ -231,7 +149,7 @@ static int unread(const struct request *p, PyObject *tensor, struct brick_taken 
 
 /* Takes a tensor. For the output, sets *rows: `valid` applies to the output and to inputs with the same number of
  * rows. */
-static int take(const struct request *p, PyObject *tensor, bool is_output, int64_t *rows, struct brick_taken *taken)
+static int take(const CoreRequest *p, PyObject *tensor, bool is_output, int64_t *rows, struct brick_taken *taken)
 {
     CoreTensor t;
     memset(taken, 0, sizeof *taken);
@@ -266,28 +184,28 @@ PyObject *core_take(PyObject *module, PyObject *const *args, Py_ssize_t given, P
     static const char *const known[] = {"valid", "layer", "step"};
     static CoreCall call = {"take", 0, 0, 3, known, {NULL}};
     PyObject *of[CORE_ARGUMENTS];
-    struct request p = {.valid = NULL};
+    CoreRequest p = {.valid = NULL};
     int64_t rows = -1;
     if (given != 2) {
         PyErr_SetString(PyExc_TypeError, "brick_agent: take takes a kernel and a tensor, then keywords: valid, layer, step");
         return NULL;
     }
-    if (core_arguments(&call, args + 2, 0, names, of) != 0 || to_layer(&p, of[LAYER]) != 0
-        || to_step(&p, of[STEP]) != 0)
+    if (core_arguments(&call, args + 2, 0, names, of) != 0 || core_request_layer(&p, of[LAYER]) != 0
+        || core_request_step(&p, of[STEP]) != 0)
         return NULL;
     p.valid = of[VALID];
     Taken *result = PyObject_New(Taken, core_state.taken_type);
     if (result == NULL)
         return NULL;
     memset(&result->taken, 0, sizeof result->taken);
-    if (!brick_is_off() && (to_kernel(&p, args[0]) != 0 || take(&p, args[1], true, &rows, &result->taken) != 0))
+    if (!brick_is_off() && (core_request_kernel(&p, args[0]) != 0 || take(&p, args[1], true, &rows, &result->taken) != 0))
         Py_CLEAR(result);
     return (PyObject *)result;
 }
 
 #define FEW 8
 
-static int record(struct request *p, PyObject *output, PyObject *input)
+static int record(CoreRequest *p, PyObject *output, PyObject *input)
 {
     struct brick_taken out, few[FEW], *inputs = few, *last = &out;
     int64_t rows = -1;
@@ -323,7 +241,7 @@ PyObject *core_checksum(PyObject *module, PyObject *const *args, Py_ssize_t give
                                         "valid", "backend", "params",   "stateful"};
     static CoreCall call = {"checksum", 0, 0, 9, known, {NULL}};
     PyObject *of[CORE_ARGUMENTS];
-    struct request p = {.valid = NULL};
+    CoreRequest p = {.valid = NULL};
     if (given != 2) {
         PyErr_SetString(PyExc_TypeError, "brick_agent: checksum takes a kernel and its output, then keywords: input, layer, "
                                          "position, step, relation, valid, backend, params, stateful");
@@ -331,11 +249,11 @@ PyObject *core_checksum(PyObject *module, PyObject *const *args, Py_ssize_t give
     }
     if (brick_is_off())
         Py_RETURN_NONE;
-    if (to_kernel(&p, args[0]) != 0 || core_arguments(&call, args + 2, 0, names, of) != 0 || to_layer(&p, of[LAYER]) != 0
+    if (core_request_kernel(&p, args[0]) != 0 || core_arguments(&call, args + 2, 0, names, of) != 0 || core_request_layer(&p, of[LAYER]) != 0
         || to_position(&p, of[POSITION]) != 0
-        || to_step(&p, of[STEP]) != 0
-        || (of[RELATION] != NULL && to_relation(&p, of[RELATION]) != 0) || to_backend(&p, of[BACKEND]) != 0
-        || to_params(&p, of[PARAMS]) != 0 || to_stateful(&p, of[STATEFUL]) != 0)
+        || core_request_step(&p, of[STEP]) != 0
+        || (of[RELATION] != NULL && to_relation(&p, of[RELATION]) != 0) || core_request_backend(&p, of[BACKEND]) != 0
+        || core_request_params(&p, of[PARAMS]) != 0 || to_stateful(&p, of[STATEFUL]) != 0)
         return NULL;
     p.valid = of[VALID];
     return record(&p, args[1], of[INPUT] != NULL ? of[INPUT] : Py_None) == 0 ? Py_NewRef(Py_None) : NULL;

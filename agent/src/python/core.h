@@ -8,6 +8,7 @@
  *   rows.c                                            rows of a module's call
  *   timing.c                                          starts and stops under the old profiler's names
  *   marks.c  deferred.c  checksum.c  capsule.c        records other than spans; the calls for other extensions
+ *   checked_request.c                                 the arguments that records of tensors share
  *   brick.c                                           handles by name
  *   span.c                                            the record path, and the amounts of a span
  *   weights.c  module.c                               a model's parameters, and their places in a torch module

@@ -89,16 +89,28 @@ uint64_t brick_step_after(uint64_t step, uint64_t filled)
     return filled == 0 ? step : brick_step_of_hash(drawn | other);
 }
 
-int brick_checked_drawn(const struct brick_thread *t, const struct brick_checked_place *p, uint32_t rate, uint32_t times)
+uint32_t brick_checked_rate(const struct brick_thread *t, uint32_t rate)
 {
     const struct brick_control *control = __atomic_load_n(&t->control, __ATOMIC_RELAXED);
     const uint32_t ordered = brick_load_relaxed32(&control->fingerprint_rate); /* O15 */
-    const uint32_t configured = ordered != 0 ? ordered : brick_agent.plan.rate, site = (uint32_t)(p->value & 0xFFFF);
+    const uint32_t configured = ordered != 0 ? ordered : brick_agent.plan.rate;
+    return configured != 0 ? configured : rate;
+}
+
+int brick_checked_on(const struct brick_thread *t, const struct brick_checked_place *p)
+{
+    const struct brick_control *control = __atomic_load_n(&t->control, __ATOMIC_RELAXED);
+    const uint32_t site = (uint32_t)(p->value & 0xFFFF);
+    return (brick_load_relaxed(&control->sites[site / 64 % 256]) >> (site % 64) & 1) == 0; /* O15 */
+}
+
+int brick_checked_drawn(const struct brick_thread *t, const struct brick_checked_place *p, uint32_t rate, uint32_t times)
+{
     uint64_t *own = &brick_process_of(t->segment)->reserved[BRICK_PROCESS_RATE];
     if (BRICK_UNLIKELY(rate != BRICK_RATE_ALL && brick_load_relaxed(own) != rate)) /* O14 */
         brick_store_relaxed(own, rate);
-    rate = configured != 0 ? configured : rate;
-    if (BRICK_UNLIKELY((brick_load_relaxed(&control->sites[site / 64 % 256]) >> (site % 64) & 1) != 0)) /* O15 */
+    rate = brick_checked_rate(t, rate);
+    if (BRICK_UNLIKELY(!brick_checked_on(t, p)))
         return 0;
     if (rate == BRICK_RATE_ALL || rate == BRICK_RATE_NONE || !p->has_step)
         return rate == BRICK_RATE_ALL;

@@ -16,8 +16,12 @@ struct brick_checked_place {
 };
 BRICK_HIDDEN struct brick_checked_place brick_checked_place_of(struct brick_thread *t, uint32_t kernel, const void *key,
                                                                const struct brick_at *at);
-/* Returns whether this step is selected and the operator has not turned this site off. The rate is the operator's, or
- * else the configured one, or else `rate`. A step is selected if its draw is below the rate multiplied by `times`. */
+/* Returns the operator's rate, or else the configured one, or else `rate`. */
+BRICK_HIDDEN uint32_t brick_checked_rate(const struct brick_thread *t, uint32_t rate);
+/* Returns whether the operator has not turned this site off. */
+BRICK_HIDDEN int brick_checked_on(const struct brick_thread *t, const struct brick_checked_place *p);
+/* Returns whether this step is selected and the operator has not turned this site off. A step is
+ * selected if its draw is below the rate (brick_checked_rate) multiplied by `times`. */
 BRICK_HIDDEN int brick_checked_drawn(const struct brick_thread *t, const struct brick_checked_place *p, uint32_t rate,
                                      uint32_t times);
 

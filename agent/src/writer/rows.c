@@ -26,8 +26,8 @@
  */
 #include "checksum.h"
 #include "draw.h"
+#include "row_view.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 BRICK_ASSERT(BRICK_ROWS == BRICK_ROWS_MAX, "as many rows as in the record");
@@ -74,72 +74,10 @@ int brick_rows_turn(uint32_t turn, uint32_t turns)
     return (brick_splitmix64(epoch / block) + epoch) % turns == turn;
 }
 
-/* ---- views -------------------------------------------------------------- */
-
-/* A tensor seen as rows. */
-struct view {
-    const struct brick_tensor *tensor;
-    uint64_t size, columns, rows;
-    bool dense;                      /* the elements of a row are contiguous */
-    uint32_t leading;                /* number of dimensions before the columns */
-    int64_t strides[BRICK_DIMS_MAX]; /* in bytes */
-};
-
-static int make_view(struct view *v, const struct brick_tensor *t)
-{
-    v->tensor = t;
-    v->size = brick_dtype_size(t->dtype);
-    if (v->size == 0 || t->dims == 0 || t->dims > BRICK_DIMS_MAX || t->data == NULL || t->valid != BRICK_ALL_ROWS)
-        return 0;
-    v->leading = t->dims - 1;
-    v->rows = 1;
-    int64_t dense = (int64_t)v->size;
-    for (uint32_t d = t->dims; d-- > 0;) {
-        if (t->shape[d] <= 0)
-            return 0;
-        v->strides[d] = t->strides != NULL ? t->strides[d] : dense;
-        if (__builtin_mul_overflow(dense, t->shape[d], &dense))
-            return 0;
-        if (d < v->leading)
-            v->rows *= (uint64_t)t->shape[d];
-    }
-    v->columns = (uint64_t)t->shape[v->leading];
-    v->dense = v->strides[v->leading] == (int64_t)v->size;
-    return 1;
-}
-
-/* Returns the address of a row. `index` is the flat index in the leading dimensions from dimension `from` on. */
-static const char *row_at(const struct view *v, const char *base, uint32_t from, uint64_t index)
-{
-    uint64_t offset = 0; /* modulo 2^64: a stride may be negative */
-    for (uint32_t d = v->leading; d-- > from && index > 0;) {
-        const uint64_t extent = d > from ? (uint64_t)v->tensor->shape[d] : UINT64_MAX;
-        offset += index % extent * (uint64_t)v->strides[d];
-        index /= extent;
-    }
-    return base + (int64_t)offset;
-}
-
-static int has_rows_of(const struct view *v, const struct brick_rows *rows)
+static int has_rows_of(const struct brick_row_view *v, const struct brick_rows *rows)
 {
     return v->rows == rows->rows && v->leading == rows->leading
            && memcmp(v->tensor->shape, rows->shape, v->leading * sizeof *rows->shape) == 0;
-}
-
-/* Takes a row's fingerprint. A record has room for one fnv1a, that of its first output row. */
-static void take_row(const struct view *v, uint64_t row, bool with_fnv1a, struct brick_fingerprint_key secret,
-                     struct brick_taken *taken)
-{
-    const int64_t columns = (int64_t)v->columns;
-    const struct brick_tensor tensor = {.data = row_at(v, (const char *)v->tensor->data, 0, row),
-                                        .dtype = v->tensor->dtype,
-                                        .dims = 1,
-                                        .shape = &columns,
-                                        .strides = &v->strides[v->leading],
-                                        .valid = BRICK_ALL_ROWS};
-    memset(taken, 0, sizeof *taken);
-    brick_taken_of(taken, &tensor);
-    (with_fnv1a ? brick_fingerprint : brick_fingerprint_small)(&tensor, secret, &taken->fingerprint);
 }
 
 /* ---- which rows --------------------------------------------------------- */
@@ -171,7 +109,7 @@ static void offer(struct choice *c, uint64_t key, uint64_t row)
     c->rows[n] = row;
 }
 
-static inline uint64_t key_of(const struct view *v, const char *row, uint64_t seed)
+static inline uint64_t key_of(const struct brick_row_view *v, const char *row, uint64_t seed)
 {
     uint64_t words[2] = {0, 0};
     const int64_t stride = v->strides[v->leading];
@@ -184,7 +122,7 @@ static inline uint64_t key_of(const struct view *v, const char *row, uint64_t se
     return brick_splitmix64(brick_splitmix64(words[0] ^ seed) ^ words[1]);
 }
 
-static void choose(struct choice *c, const struct view *v, uint32_t epoch)
+static void choose(struct choice *c, const struct brick_row_view *v, uint32_t epoch)
 {
     const uint64_t seed = brick_splitmix64(epoch), window = UINT64_C(4) << (seed >> 61);
     const uint32_t position = v->leading > 1 ? 1 : 0; /* the dimension that is the position */
@@ -201,19 +139,19 @@ static void choose(struct choice *c, const struct view *v, uint32_t epoch)
             if (v->leading > 0)
                 base += (int64_t)(p * (uint64_t)v->strides[position] + (position > 0 ? b * (uint64_t)v->strides[0] : 0));
             for (uint64_t a = 0; a < after && left > 0; a++, left--)
-                offer(c, key_of(v, row_at(v, base, position + 1, a), seed), (b * positions + p) * after + a);
+                offer(c, key_of(v, brick_row_at(v, base, position + 1, a), seed), (b * positions + p) * after + a);
         }
     }
 }
 
 void brick_rows_choose(const void *key, const struct brick_tensor *input, struct brick_rows *rows)
 {
-    struct view v;
+    struct brick_row_view v;
     struct choice c;
     struct brick_fingerprint_key secret;
     unsigned outcome = BRICK_DONE;
     rows->count = 0;
-    if (!make_view(&v, input))
+    if (!brick_row_view_make(&v, input))
         return;
     struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_QUESTION);
     if (t == NULL)
@@ -227,7 +165,7 @@ void brick_rows_choose(const void *key, const struct brick_tensor *input, struct
     choose(&c, &v, epoch);
     for (uint32_t n = 0; n < c.count; n++) {
         rows->at[n] = c.rows[n];
-        take_row(&v, c.rows[n], false, secret, &rows->inputs[n]);
+        brick_row_take(&v, c.rows[n], false, secret, &rows->inputs[n]);
     }
     rows->count = c.count;
     rows->rows = v.rows;
@@ -250,15 +188,15 @@ static void put_rows(const struct brick_thread *t, const struct brick_taken *out
 unsigned brick_rows_record(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_tensor *output,
                            const struct brick_rows *rows)
 {
-    struct view v;
+    struct brick_row_view v;
     struct brick_taken outputs[BRICK_ROWS];
     struct brick_fingerprint_key secret;
     unsigned outcome = BRICK_DONE;
-    if (rows->count == 0 || !make_view(&v, output) || !has_rows_of(&v, rows)
+    if (rows->count == 0 || !brick_row_view_make(&v, output) || !has_rows_of(&v, rows)
         || !brick_key_published(brick_process_of(brick_segment_now()), &secret))
         return outcome;
     for (uint32_t n = 0; n < rows->count; n++)
-        take_row(&v, rows->at[n], n == 0, secret, &outputs[n]);
+        brick_row_take(&v, rows->at[n], n == 0, secret, &outputs[n]);
     struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_ENDED);
     if (t == NULL)
         return outcome;
