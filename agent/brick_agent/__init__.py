@@ -27,8 +27,10 @@ import sys
 from brick_agent._core import (
     Brick,
     Fingerprint,
+    History,
     Layer,
     Span,
+    StepRows,
     Taken,
     brick,
     checksum,
@@ -41,6 +43,7 @@ from brick_agent._core import (
     layer,
     needs,
     pending,
+    rows,
     shutdown,
     span,
     step,
@@ -144,7 +147,7 @@ def get_include() -> str:
 
     >>> import os
     >>> sorted(os.listdir(brick.get_include()))
-    ['brick_agent.h', 'brick_agent.hpp', 'brick_fingerprint.h', 'brick_graph.h', 'brick_python.h']
+    ['brick_agent.h', 'brick_agent.hpp', 'brick_fingerprint.h', 'brick_graph.h', 'brick_history.h', 'brick_python.h']
     """
     return os.path.join(os.path.dirname(__file__), "include")
 
@@ -157,9 +160,11 @@ __all__ = [
     "BrickProfiler",
     "ExecutionNode",
     "Fingerprint",
+    "History",
     "KernelTrace",
     "Layer",
     "Span",
+    "StepRows",
     "SyncMode",
     "Taken",
     "TileLevel",
@@ -181,6 +186,7 @@ __all__ = [
     "layer",
     "needs",
     "pending",
+    "rows",
     "shutdown",
     "source",
     "span",

@@ -110,6 +110,39 @@ def checksum(
     params: Any = None,
     stateful: bool | None = None,
 ) -> None: ...
+
+@final
+class History:
+    tokens: Final[int]
+    def __new__(cls, content: _Key = None) -> History: ...
+    def copy(self) -> History: ...
+    def truncate(self, tokens: Buffer | _DLPack, /) -> None: ...
+    def lose(self, reason: str, /) -> None: ...
+
+@final
+class StepRows:
+    def __bool__(self) -> bool: ...
+    def checksum(
+        self,
+        kernel: str | Brick,
+        output: Buffer | _DLPack,
+        /,
+        *,
+        input: Buffer | _DLPack | None = None,
+        layer: SupportsIndex | None = None,
+        step: _Key = None,
+        backend: str | None = None,
+        params: Any = None,
+    ) -> None: ...
+
+def rows(
+    histories: Sequence[History],
+    tokens: Buffer | _DLPack,
+    counts: Sequence[SupportsIndex] | None = None,
+    *,
+    at: Sequence[SupportsIndex] | None = None,
+    shape: Any = None,
+) -> StepRows: ...
 def weights(
     tensors: Mapping[str, Buffer | _DLPack] | _Module,
     /,

@@ -1,4 +1,4 @@
-/* brick_shm.h - the shared-memory format of brickd, version 1.13.
+/* brick_shm.h - the shared-memory format of brickd, version 1.14.
  *
  * This file defines the format. The writer in the worker and the reader in the daemon share nothing else. Prose comes
  * first, then structs.
@@ -177,7 +177,7 @@
 #define BRICK_MAGIC UINT64_C(0x4D4853444B435242) /* "BRCKDSHM" */
 #define BRICK_ENDIAN UINT32_C(0x01020304)
 #define BRICK_MAJOR 1
-#define BRICK_MINOR 13
+#define BRICK_MINOR 14
 #define BRICK_PREFIX "brickd-"
 #define BRICK_DIRECTORY "/dev/shm"
 #define BRICK_PAGE 4096u
@@ -262,6 +262,7 @@ static inline int brick_is_mark(uint32_t unit) { return unit >= BRICK_UNIT_LAUNC
  *   prefill    rows were chosen; the shape of the input is [batch, more than 1, ...]
  *   packed     rows were chosen; the input has another shape
  *   a reason   there are no rows: the result may depend on more than the row, or the call cannot be read
+ *   history:R  since 1.14, for the site `history`: counts steps of sequences whose history is unknown for the reason R
  *
  * An instrumented model counts decode, prefill and packed for all layers of a kernel together, so these paths have no
  * layer.
@@ -694,7 +695,14 @@ struct brick_step_text {
  * row of its output from the same row of its only input. The record's tensors are pairs: a row of the output, then the
  * row of the input with the same index. `position` is the number of rows of the call; the second slot describes the
  * first output row. Rows of two workers correspond if site, params, backend, dtypes and the input row are equal, at any
- * time and in any step. */
+ * time and in any step.
+ *
+ * Histories, since 1.14: a record with BRICK_CHECKED_HISTORY has one row of one call: the output row and at most one
+ * input, the input row. `position` is the digest of the row's history: of the tokens up to this row, and of this row's
+ * position. `valid` is its lineage: a digest of how these tokens were computed. brick_history.h defines both. Rows of
+ * two workers correspond if site, history, lineage, params, backend and dtypes are equal, at any time and in any step.
+ * The record also has BRICK_CHECKED_STATEFUL, so a reader of an older version compares it with no other record by
+ * input. */
 struct brick_checked {
     uint64_t sequence;
     uint32_t site;
@@ -718,7 +726,7 @@ struct brick_checked {
 struct brick_output {
     uint64_t fnv1a;    /* FNV-1a of the output (brick_fingerprint.h): shown, never compared */
     uint32_t dims;     /* the number of the output's dimensions; `shape` has the sizes of the first 6 */
-    uint32_t reserved0;
+    uint32_t token;    /* since 1.14, in a record of history: the position of the token in its sequence, plus 1; else 0 */
     uint64_t shape[6];
 };
 /* The fingerprint of a tensor, in two slots. */
@@ -767,6 +775,8 @@ enum brick_checked_flags {
     BRICK_CHECKED_STATEFUL = 32, /* the host says that other state also affects the output. Neither flag: the name
                                     decides */
     BRICK_CHECKED_ROWS = 64, /* since 1.11: the tensors are pairs of an output row and its input row; `inputs` is odd */
+    BRICK_CHECKED_HISTORY = 128, /* since 1.14: the output is one row of a call, and corresponds to a row with an equal
+                                    history */
 };
 #define BRICK_INPUTS_MAX 8u
 #define BRICK_CHECKED_SLOTS(inputs) (2u + 2u * (1u + (inputs)))
@@ -859,7 +869,7 @@ static inline int brick_layout_compute(const struct brick_header *h, struct bric
     F(checked, ticks, 'Q') F(checked, step, 'Q') F(checked, position, 'Q') F(checked, params, 'Q') \
     F(checked, valid, 'Q') F(checked, backend, 'H') F(checked, of, 'H') F(checked, relation, 'B') \
     F(checked, inputs, 'B') F(checked, flags, 'B') F(checked, reserved, 'B') \
-    F(output, fnv1a, 'Q') F(output, dims, 'I') F(output, reserved0, 'I') F(output, shape, 'Q') \
+    F(output, fnv1a, 'Q') F(output, dims, 'I') F(output, token, 'I') F(output, shape, 'Q') \
     F(tensor_sums, checksum, 'Q') F(tensor_sums, elements, 'Q') F(tensor_sums, mean, 'd') F(tensor_sums, l2, 'd') \
     F(tensor_sums, min, 'f') F(tensor_sums, max, 'f') F(tensor_sums, nan, 'I') F(tensor_sums, pos_inf, 'I') \
     F(tensor_sums, neg_inf, 'I') F(tensor_sums, shape, 'I') F(tensor_sums, dtype, 'B') \

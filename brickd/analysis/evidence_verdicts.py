@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from brickd.analysis.numerics.recent_counts import WINDOW_NS, FingerprintCounts, within
 from brickd.base.units import count, duration, plural
-from brickd.base.unknown_rows import without_rows
+from brickd.base.unknown_rows import without_histories, without_rows
 from brickd.model.row_calls import row_calls
 from brickd.model.worker_names import as_argument
 from brickd.model.workers import Worker
-from brickd.query.queries import PROVEN_BY
 from brickd.shm._reader import ROW_WORKERS_MAX
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 Proof = Literal["equal", "diverged", "unproven"]
 
-LATER = "not available in this version"
+ASKED = "compared only when asked"
 # The default window for comparisons of weights. If two scans take longer than this, the window is as long as two scans.
 WEIGHTS_WINDOW_NS = 3 * 3_600_000_000_000
 WEIGHTS_WINDOW_SET_NS = 600_000_000_000
@@ -52,13 +51,13 @@ class EvidenceVerdict(NamedTuple):
 
     Attributes:
         service: None if the user chose single workers by name.
-        evidence: one of PROVEN_BY, or `run`.
+        evidence: weights, input, row, history or run.
         recorded: whether the workers recorded evidence of this class.
         looked_at: the number of recorded fingerprints, or of watched weights.
         compared: how many of these were compared.
         not_comparable: how many of these were not compared, by reason.
         unknown: for each reason, the number of sites that had no rows in some or all of their calls, or whose rows
-            cannot be judged.
+            cannot be judged. Of evidence by history: in how many steps of sequences the history was unknown.
         window_ns: the age up to which a comparison counts; None if all comparisons count.
         why: why the class is unproven, in words.
         command: the next command to run; None if the class is equal.
@@ -124,8 +123,17 @@ def verdicts(of: Comparisons, workers: Collection[Worker]) -> list[EvidenceVerdi
     for service, members in by_service.items():
         found.append(_by_weights(service, weights.get(service)))
         found += [_by_outputs(service, of, members, rows=rows) for rows in (False, True)]
-        found += [EvidenceVerdict(service, each, "unproven", why=LATER) for each in PROVEN_BY[3:]]
+        found.append(_by_history(service, members))
     return found
+
+
+def _by_history(service: str, workers: Collection[Worker]) -> EvidenceVerdict:
+    """Say how to compare histories: a daemon keeps rows with histories, but does not compare them by itself."""
+    unknown, why = row_calls(workers).histories, ASKED
+    if unknown:
+        why += f"; {without_histories(unknown)}"
+    command = f"brickd diff {as_argument(service)} --by history"
+    return EvidenceVerdict(service, "history", "unproven", unknown=unknown, why=why, command=command)
 
 
 def _by_weights(service: str, judged: WeightsVerdict | None) -> EvidenceVerdict:

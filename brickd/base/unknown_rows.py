@@ -28,6 +28,24 @@ REASONS = {
 }
 
 
+# The reasons why the history of a sequence is unknown, as an engine gives them. "unseen" comes from the agent.
+HISTORIES = {
+    "unseen": "whose tokens brickd did not see",
+    "unreadable": "with tokens that cannot be read",
+    "arguments": "with wrong arguments",
+}
+
+
+def without_histories(steps: Mapping[str, int]) -> str:
+    """Say in how many steps of sequences the history was unknown, in total and for each reason.
+
+    >>> without_histories({"evicted": 2, "unseen": 1})
+    'histories unknown in 3 steps of sequences (2 evicted, 1 whose tokens brickd did not see)'
+    """
+    why = ", ".join(f"{count(n)} {HISTORIES.get(each, each.replace('_', ' '))}" for each, n in steps.items())
+    return f"histories unknown in {plural(sum(steps.values()), 'step')} of sequences ({why})"
+
+
 def reason(of: str) -> str:
     """Say why the rows of a site are unknown."""
     return REASONS.get(of, of.replace("_", " "))

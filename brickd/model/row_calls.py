@@ -20,6 +20,7 @@ from brickd.shm.segment_copy import Reading
 # How the tokens of a call are laid out: [batch, 1, ...], [batch, more, ...], or without a dimension for sequences.
 PHASES = ("decode", "prefill", "packed")
 _LASTING = ("compiled", "quantized", "stateful", "not_row_wise")  # reasons that hold for a site even without a call
+_HISTORY = "history:"  # begins the reasons why a sequence's history is unknown
 _EPOCH_BLOCK = 8  # in a block of epochs, each turn comes at least once; the length of a block is a multiple of this
 
 
@@ -39,12 +40,14 @@ class RowCalls(NamedTuple):
         turns: the sites are examined in turns, and this is the number of turns. 0 if all sites are examined all the
             time.
         kernels: for each kernel and phase, the number of calls with rows, in all layers together.
+        histories: for each reason, in how many steps the history of a sequence was unknown, one step per sequence.
     """
 
     phases: Mapping[str, int]
     unknown: Mapping[str, Mapping[RowSite, int]]
     turns: int
     kernels: Mapping[str, Mapping[str, int]] = MappingProxyType({})
+    histories: Mapping[str, int] = MappingProxyType({})
 
     @property
     def reasons(self) -> dict[str, int]:
@@ -70,15 +73,17 @@ def row_calls(workers: Iterable[Worker]) -> RowCalls:
         if (of := rows.of(reading)) is not None:
             parents, flags = array("i", [-1]) * len(of), bytes([_reader.PART_OUTER | _reader.PART_NS]) * len(of)
             fold.add(reading.summaries, of, parents, flags, reading.tick_ns)
-    phases, kernels = Counter[str](), dict[str, Counter[str]]()
+    phases, histories, kernels = Counter[str](), Counter[str](), dict[str, Counter[str]]()
     unknown: dict[str, dict[RowSite, int]] = {}
     for (word, site), (_, _, calls) in zip(rows.known, fold.sums(), strict=False):
         if word in PHASES:
             phases[word] += calls
             kernels.setdefault(site.kernel, Counter())[word] += calls
+        elif word.startswith(_HISTORY):
+            histories[word.removeprefix(_HISTORY)] += calls
         elif calls or word in _LASTING:
             unknown.setdefault(word, {})[site] = calls
-    return RowCalls(dict(phases), unknown, turns, kernels)
+    return RowCalls(dict(phases), unknown, turns, kernels, dict(histories.most_common()))
 
 
 class _Rows:

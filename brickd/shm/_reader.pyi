@@ -39,6 +39,7 @@ SOURCE_LABEL: int
 SOURCE_TEXT: int
 SOURCE_END: int
 SITE_STATEFUL: int
+SITE_HISTORY: int
 SITE_ROWS: int
 CHECKED_MORE: int
 CHECKED_POSITION: int
@@ -46,7 +47,11 @@ CHECKED_STEP: int
 CHECKED_STATEFUL: int
 CHECKED_WEIGHT: int
 CHECKED_STATELESS: int
+CHECKED_HISTORY: int
 CHECKED_ROWS: int
+TIER_TENSORS: int
+TIER_ROWS: int
+TIER_HISTORY: int
 ROW_WORKERS_MAX: int
 SITE_PRESUMED: int
 CONTENTS_MIN: int
@@ -358,7 +363,7 @@ class Fingerprints:
         rows_max: int = 4096,
         lost: Iterable[int] | None = None,
         worn: list[bool] | None = None,
-        rows: bool = False,
+        tier: int = 0,
         named: Iterable[tuple[int, int]] = (),
     ) -> MatchColumns: ...
 

@@ -19,6 +19,7 @@ from brickd.shm import _reader
 SITES_MAX = 65_536  # BRICK_SITE_COUNTS_MAX of fingerprint_window.h
 
 _KEY = os.urandom(16)
+_TIERS = _reader.SITE_ROWS | _reader.SITE_HISTORY
 _STATEFUL = re.compile(
     r"attn|attention|sdpa|(?<![a-z])(mla|mha|gqa|mqa)(?![a-z])|flash|cache|(?<![a-z])kv(?![a-z])|mamba|(?<![a-z])ssm"
     r"|lstm|(?<![a-z])(gru|rnn)|recurrent|(?<![a-z])sampl|multinomial|dropout|random",
@@ -83,7 +84,7 @@ def digest(text: str) -> int:
 
 def site_digest(kernel: str, layer: int) -> int:
     """Return the digest of a site, without its category and flags."""
-    return plain(digest(f"{layer}\0{kernel}")) & ~_reader.SITE_ROWS
+    return plain(digest(f"{layer}\0{kernel}")) & ~_TIERS
 
 
 def plain(number: int) -> int:
@@ -99,6 +100,11 @@ def of_rows(number: int) -> int:
 def is_rows(number: int) -> bool:
     """Whether an id stands for the rows of a site, not for the site itself."""
     return number & _reader.SITE_ROWS != 0
+
+
+def is_single(number: int) -> bool:
+    """Whether an id stands for single rows of the site, compared by their input rows or by their histories."""
+    return number & _TIERS != 0
 
 
 @functools.lru_cache(maxsize=SITES_MAX)
@@ -127,6 +133,6 @@ class Sites:
 
     def __getitem__(self, number: int) -> Site:
         """Return the site with this id, whatever the flags of the id are."""
-        number &= ~_reader.SITE_ROWS
+        number &= ~_TIERS
         other = number ^ _reader.SITE_STATEFUL
         return self._known.get(number) or self._known.get(other) or Site(f"site#{number:x}", -1, "other")

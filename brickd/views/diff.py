@@ -62,11 +62,11 @@ class NothingCompared(NamedTuple):
 
 
 class ChosenEvidence(NamedTuple):
-    """The comparison at sites (None if the query is only about weights), a second one, and which of them leads."""
+    """The comparison at sites (None if the query is only about weights), further ones, and whether weights lead."""
 
     outputs: Comparison | None
     by_weights: bool
-    other: Comparison | None = None
+    more: Sequence[Comparison] = ()
 
 
 def answer(world: Comparable, query: DiffQuery) -> Answer:
@@ -88,7 +88,7 @@ def answer(world: Comparable, query: DiffQuery) -> Answer:
         verdict = nothing(sides, chosen.why, chosen.tried, weighed, other_keys=chosen.keys)
         verdict |= {"known": []}
         return Answer({**begun(world), **verdict}, found.words + foreign_words(found))
-    verdict = document(sides, chosen.outputs, weighed, by_weights=chosen.by_weights, other=chosen.other)
+    verdict = document(sides, chosen.outputs, weighed, by_weights=chosen.by_weights, more=chosen.more)
     findings = _findings(world, found, workers)
     verdict["headlines"][1:1] = diff_evidence.headline(findings, verdict["outlier"])
     verdict |= {"known": [each._asdict() for each in findings]}
@@ -191,18 +191,18 @@ def _chosen(sides: Sides, query: DiffQuery, weighed: Weighed) -> ChosenEvidence 
         return NothingCompared(why, None if query.by == "weights" else _by_outputs(sides, query)[0])
     if query.by == "weights":
         return ChosenEvidence(None, by_weights=True) if weighed.known else NothingCompared(why_none(weighed))
-    outputs, other = _by_outputs(sides, query)
+    outputs, *more = _by_outputs(sides, query)
     if refused := _other_keys(sides, outputs):
         return refused
     if query.by is None and _weights_lead(query, weighed, outputs):
-        return ChosenEvidence(outputs, by_weights=True, other=other)
+        return ChosenEvidence(outputs, by_weights=True, more=more)
     if _compares_something(outputs):
-        return ChosenEvidence(outputs, by_weights=False, other=other)
+        return ChosenEvidence(outputs, by_weights=False, more=more)
     return NothingCompared(diagnosis.nothing(outputs) + _weights_note(weighed), outputs)
 
 
-def _by_outputs(sides: Sides, query: DiffQuery) -> tuple[Comparison, Comparison | None]:
-    """Compare whole tensors and single rows, unless the query names the evidence. The stronger result leads."""
+def _by_outputs(sides: Sides, query: DiffQuery) -> list[Comparison]:
+    """Compare whole tensors and single rows, unless the query names the evidence. The strongest result comes first."""
     step = None if query.step is None else step_number(query.step)
     if query.step is not None:
         sides.numerics.step_texts.add("", query.step.encode(errors="surrogatepass"))
@@ -211,11 +211,9 @@ def _by_outputs(sides: Sides, query: DiffQuery) -> tuple[Comparison, Comparison 
         return compare(sides.numerics, sides.parties, evidence, step=step, rtol=query.rtol)
 
     if query.by is not None:
-        return by(EvidenceClass(query.by)), None
-    whole, rows = by(EvidenceClass.INPUT), by(EvidenceClass.ROW)
-    if not rows.matched.fingerprints:
-        return whole, None
-    return (rows, whole) if _says(rows) > _says(whole) else (whole, rows)
+        return [by(EvidenceClass(query.by))]
+    found = [by(EvidenceClass.INPUT), by(EvidenceClass.ROW), by(EvidenceClass.HISTORY)]
+    return sorted((each for each in found if each is found[0] or each.matched.fingerprints), key=_says, reverse=True)
 
 
 def _says(of: Comparison) -> tuple[bool, bool]:

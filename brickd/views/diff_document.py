@@ -48,7 +48,7 @@ class Sides:
 
 
 def document(
-    sides: Sides, outputs: Comparison | None, weighed: Weighed, *, by_weights: bool, other: Comparison | None = None
+    sides: Sides, outputs: Comparison | None, weighed: Weighed, *, by_weights: bool, more: Sequence[Comparison] = ()
 ) -> Document:
     """Return the document of compared workers.
 
@@ -57,7 +57,7 @@ def document(
         outputs: the comparison at sites; None if the query is about weights.
         weighed: the weights of the workers.
         by_weights: whether weights lead.
-        other: a second comparison at sites, which uses other evidence, if there is one.
+        more: further comparisons at sites, which use other evidence.
     """
     names = [worker.name for worker in sides.workers]
     others: list[Document] = []
@@ -69,7 +69,7 @@ def document(
     if outputs is not None and by_weights:
         others.append(_other(outputs))
         part["headlines"] += [] if outputs.compared else [diagnosis.outputs_not_compared(outputs)]
-    others += [] if other is None else [_other(other)]
+    others += map(_other, more)
     apart = 1 if len(names) == 2 else names.index(part["outlier"]) if part["outlier"] is not None else None
     times = None if apart is None else _times(sides, apart)
     if times is not None and Verdict(part["verdict"]).differs:
@@ -78,7 +78,7 @@ def document(
         **part,
         "outputs": _outputs(outputs),
         "others": others,
-        "evidence_classes": _classes(sides, [outputs, other], weighed),
+        "evidence_classes": _classes(sides, [outputs, *more], weighed),
         "weights": weighed.summary(),
         "timing": times,
     }
@@ -88,7 +88,7 @@ def _classes(
     sides: Sides, outputs: Sequence[Comparison | None], weighed: Weighed, *, keys: bool = False
 ) -> list[Document]:
     found = [each for each in outputs if each is not None]
-    return diff_evidence.classes(found, weighed, [worker.service for worker in sides.workers], other_keys=keys)
+    return diff_evidence.classes(found, weighed, sides.workers, other_keys=keys)
 
 
 def _other(outputs: Comparison) -> Document:
@@ -145,7 +145,7 @@ def _by_sites(sides: Sides, leads: Comparison, weighed: Weighed) -> Document:
     if first is not None and leads.evidence == EvidenceClass.ROW:
         within = inner_sites(sides.numerics, leads, first.site)
         born, follow = [each for each in born if each not in within], len(within)
-    elif first is not None and leads.evidence == EvidenceClass.RUN:
+    elif first is not None and leads.evidence in (EvidenceClass.HISTORY, EvidenceClass.RUN):
         follow = following(leads, started)
     headlines = [diagnosis.headline(leads, site)]
     blamed: list[Differing] = []

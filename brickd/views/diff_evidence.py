@@ -8,7 +8,7 @@ in each comparison of that worker.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from brickd.analysis.evidence_verdicts import EvidenceVerdict, proof_of, uncompared
@@ -17,6 +17,8 @@ from brickd.analysis.numerics.comparison import Comparison, EvidenceClass
 from brickd.analysis.numerics.online_state import Compared
 from brickd.analysis.weights.headlines import headlines as weights_headlines
 from brickd.analysis.weights.verdicts import WeightsVerdict
+from brickd.base.unknown_rows import without_histories
+from brickd.model.row_calls import row_calls
 from brickd.model.worker_names import KnownNames, as_argument
 from brickd.model.workers import Worker
 from brickd.views.diff_weights import Weighed
@@ -74,13 +76,15 @@ def headline(found: Sequence[KnownFinding], outlier: str | None) -> list[str]:
 
 
 def classes(
-    outputs: Collection[Comparison], weighed: Weighed, services: Collection[str], *, other_keys: bool
+    outputs: Collection[Comparison], weighed: Weighed, workers: Collection[Worker], *, other_keys: bool
 ) -> list[dict[str, Any]]:
     """Return the verdict that follows from each class of evidence, the strongest class first."""
-    service = next(iter(services)) if len(set(services)) == 1 else None
+    services = {worker.service for worker in workers}
+    service = next(iter(services)) if len(services) == 1 else None
     found = [_weights(weighed, service)]
     for each in sorted(outputs, key=lambda each: list(EvidenceClass).index(each.evidence)):
-        found.append(_outputs(each, service, other_keys=other_keys))
+        unknown = row_calls(workers).histories if each.evidence == EvidenceClass.HISTORY else {}
+        found.append(_outputs(each, service, unknown, other_keys=other_keys))
     return [each.document() for each in found]
 
 
@@ -97,7 +101,9 @@ def _weights(weighed: Weighed, service: str | None) -> EvidenceVerdict:
     )
 
 
-def _outputs(found: Comparison, service: str | None, *, other_keys: bool) -> EvidenceVerdict:
+def _outputs(
+    found: Comparison, service: str | None, unknown: Mapping[str, int], *, other_keys: bool
+) -> EvidenceVerdict:
     looked_at, compared, diverged = found.matched.fingerprints, found.compared, found.diverged
     counts = {
         "alone": sum(site.lone for site in found.matched.sites),
@@ -111,8 +117,9 @@ def _outputs(found: Comparison, service: str | None, *, other_keys: bool) -> Evi
     why = None
     if proof == "unproven":
         of = "" if found.step is None else f" of step {found.step_texts.name(found.step)}"
-        what = "row" if found.evidence == EvidenceClass.ROW else "fingerprint"
+        what = "row" if found.evidence in (EvidenceClass.ROW, EvidenceClass.HISTORY) else "fingerprint"
         why = uncompared(what, looked_at, reasons) if looked_at else f"no {what}s{of}"
+        why += f"; {without_histories(unknown)}" if unknown else ""
     following = None if proof == "equal" else f"brickd coverage{'' if service is None else f' {as_argument(service)}'}"
     return EvidenceVerdict(
         service,
@@ -122,6 +129,7 @@ def _outputs(found: Comparison, service: str | None, *, other_keys: bool) -> Evi
         looked_at,
         compared,
         reasons,
+        unknown,
         why=why,
         command=following,
     )

@@ -224,12 +224,15 @@ def _event(reading: Reading, event: dict[str, Any], texts: StepTexts) -> dict[st
 def _checked(reading: Reading, event: dict[str, Any]) -> dict[str, Any]:
     """Return the values that only checksums have."""
     relation, output = event["relation"], event["output"]
+    history = event["flags"] & _reader.CHECKED_HISTORY != 0
     return {
-        "position": event["position"],
+        "position": output["token"] - 1 if history and output["token"] else event["position"],
         "relation": records.RELATIONS[relation] if relation < len(records.RELATIONS) else f"relation_{relation}",
         "of": reading.name(event["of"]) if event["of"] else None,
         "backend": reading.name(event["backend"]) if event["backend"] else None,
-        "valid_rows": None if event["valid"] == records.ALL else event["valid"],
+        "valid_rows": None if event["valid"] == records.ALL or history else event["valid"],
+        "history": f"{event['position']:016x}" if history else None,
+        "lineage": f"{event['valid']:016x}" if history else None,
         "params": f"{event['params']:016x}" if event["params"] else None,
         "more_inputs": event["flags"] & _reader.CHECKED_MORE != 0,
         "fnv1a": records.seeds_checksum(output),

@@ -520,7 +520,7 @@ def test_each_attribute_of_a_divergence_is_documented() -> None:
 def test_each_function_of_the_headers_is_documented() -> None:
     folder = ROOT / "agent" / "include"
     declared = set()
-    for header in ("brick_agent", "brick_fingerprint", "brick_graph", "brick_weights", "brick_python"):
+    for header in ("brick_agent", "brick_fingerprint", "brick_graph", "brick_history", "brick_weights", "brick_python"):
         text = re.sub(r"/\*.*?\*/", "", (folder / f"{header}.h").read_text(), flags=re.DOTALL)
         text = re.sub(r"^static inline (?!const struct brick_python \*brick_python\().*", "", text, flags=re.MULTILINE)
         declared |= set(re.findall(r"^[a-z][\w ]*[ *](brick_[a-z_]+)\(", text, re.MULTILINE))
@@ -532,7 +532,7 @@ def test_each_function_of_the_headers_is_documented() -> None:
 
 def test_the_python_examples_run(prefix: str, tmp_path: Path) -> None:
     blocks = [block for language, block in _BLOCK.findall(page("python-api")) if language == "python"]
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     environment = os.environ | {"BRICKD_STRICT": "1", "BRICKD_STATE_DIR": str(tmp_path)}
     program = [sys.executable, "-P", "-c", "\n".join(blocks)]
     done = subprocess.run(program, capture_output=True, text=True, env=environment, check=False, timeout=60)

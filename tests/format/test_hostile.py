@@ -104,6 +104,9 @@ def test_the_golden_segment_has_its_recorded_content(put_file: Callable[[bytes],
         wanted[record] = records.named_later(record) | wanted[record]
     for each in wanted["lanes"]:
         each["lane"] = records.named_later("lane") | each["lane"]
+    for ring in wanted.get("events", {}).values():
+        for output in (each["output"] for each in ring["records"] if "output" in each):
+            output.setdefault("token", 0)  # since 1.14
     wanted.setdefault("flops", {})
     wanted.setdefault("events", {number: {"first": 0, "records": []} for number in wanted["spans"]})
     for document in (wanted, seen):

@@ -55,7 +55,8 @@ static struct brick_record *record(size_t *slots)
         .ticks = below(1000),
         .step = below(4),
         .position = below(3),
-        .flags = (uint8_t)((below(5) == 0 ? BRICK_CHECKED_STATEFUL : 0) | (below(3) == 0 ? BRICK_CHECKED_ROWS : 0)),
+        .flags = (uint8_t)((below(5) == 0 ? BRICK_CHECKED_STATEFUL : 0) | (below(3) == 0 ? BRICK_CHECKED_ROWS : 0)
+                           | (below(4) == 0 ? BRICK_CHECKED_HISTORY : 0)),
         .valid = below(50) == 0 ? below(9) : UINT64_MAX,
         .backend = (uint16_t)(below(20) == 0),
         .inputs = (uint8_t)inputs,
@@ -171,14 +172,14 @@ static void check_census(const struct brick_fingerprints *p)
         wrong("more rows are counted than exist");
 }
 
-static void check_match(const struct brick_fingerprints *p, int by_input, int single_rows)
+static void check_match(const struct brick_fingerprints *p, int by_input, enum brick_tier tier)
 {
     const uint32_t workers[] = {3, 0, 4, 1};
     const uint64_t since[] = {0, 0, below(3) == 0 ? below(1000) : 0, 0}, step = below(4);
     const uint64_t lost[] = {0, below(2), 0, 1}, worn[] = {below(2), 1, 0, below(2)};
     struct brick_match m = {.workers = workers, .since = since, .lost = below(2) == 0 ? lost : NULL,
                             .worn = below(2) == 0 ? worn : NULL, .count = 2 + below(3), .by_input = by_input,
-                            .single_rows = single_rows, .rtol = below(2) == 0 ? -1 : 0.5, .step = below(4) == 0 ? &step : NULL};
+                            .tier = tier, .rtol = below(2) == 0 ? -1 : 0.5, .step = below(4) == 0 ? &step : NULL};
     if (!brick_match(p, &m))
         exit(2);
     uint64_t fingerprints = 0, held = 0;
@@ -236,6 +237,7 @@ static void once(void)
         check_match(&p, 0, 0);
         check_match(&p, 1, 0);
         check_match(&p, 1, 1);
+        check_match(&p, 1, BRICK_TIER_HISTORY);
         check_pairs(&p);
         check_census(&p);
     }

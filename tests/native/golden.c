@@ -11,6 +11,7 @@
 #include "writer/lifecycle.h"
 
 #include "brick_graph.h"
+#include "brick_history.h"
 #include "brick_weights.h"
 
 #include <fcntl.h>
@@ -203,6 +204,29 @@ static void tell(uint32_t kernel, uint64_t time)
     brick_checksum(kernel, NULL, &place, &taken, NULL, 0);
 }
 
+/* Since 1.14: a row with a history; the consumer has read all earlier records. */
+static void remember(uint32_t kernel, uint64_t time)
+{
+    static const float numbers[3][2] = {{1, -2}, {3, 4}, {5, 6}};
+    static const int32_t tokens[] = {11, -12, 13};
+    static const int64_t shape[] = {3, 2};
+    const struct brick_tensor tensor = {
+        .data = numbers, .dtype = BRICK_FLOAT32, .dims = 2, .shape = shape, .valid = BRICK_ALL_ROWS};
+    const uint32_t layer = 2;
+    const struct brick_at place = {.layer = &layer, .backend = name("CPU", NULL)};
+    struct brick_history history = {.content = 5};
+    struct brick_history_rows chosen;
+    at(time);
+    consume(0, EVENTS, brick_load_relaxed(&brick_lane_of(brick_agent.segment, 0)->event_head));
+    brick_history_begin(NULL, 3, 3, BRICK_HISTORY_RATE, &chosen);
+    brick_history_extend(&chosen, &history, tokens, BRICK_INT32, 3, 0);
+    brick_history_end(&chosen);
+    if (chosen.count == 0)
+        abort();
+    chosen.count = 1; /* the ring has room for one row */
+    brick_history_record(kernel, NULL, &place, &tensor, &tensor, &chosen);
+}
+
 /* Since 1.12: the results of calls at a site that records rows, the reason why a site is never examined, and how many
  * turns the sites have. */
 static void note(uint32_t kernel)
@@ -359,6 +383,7 @@ int main(int argc, char **argv)
     rows(ffn, 26200);
     note(ffn);
     tell(ffn, 26300);
+    remember(ffn, 26400);
     brick_end(decode, NULL, 0, 0);
     draw(ffn, 26500);
     graph(ffn, 27000);

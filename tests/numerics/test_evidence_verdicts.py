@@ -14,7 +14,7 @@ from made_up_workers import MadeUp
 
 from brickd.analysis.evidence_news import REPORTED_MAX, About, EvidenceNews
 from brickd.analysis.evidence_verdicts import (
-    LATER,
+    ASKED,
     WEIGHTS_WINDOW_NS,
     Comparisons,
     EvidenceVerdict,
@@ -110,7 +110,7 @@ def test_reasons_are_counted_and_sorted_by_frequency() -> None:
 def test_a_service_without_fingerprints_and_weights_is_unproven_and_unrecorded() -> None:
     found = of(None, member(sites=False), idle=IDLE)
     assert [(each.verdict, each.recorded) for each in found.values()] == [("unproven", False)] * 4
-    assert [each.why for each in found.values()] == ["none watched", "no fingerprints", "no rows", LATER]
+    assert [each.why for each in found.values()] == ["none watched", "no fingerprints", "no rows", ASKED]
     assert list(found) == ["weights", "input", "row", "history"]
 
 
@@ -379,7 +379,7 @@ def status(**more: Any) -> dict[str, Any]:
     proofs = [
         EvidenceVerdict("api", "weights", "equal"),
         EvidenceVerdict("api", "input", "unproven", why="no daemon compares them", command="brickd up -d"),
-        EvidenceVerdict("api", "row", "unproven", why=LATER),
+        EvidenceVerdict("api", "row", "unproven", why=ASKED),
         EvidenceVerdict("b", "weights", "diverged", command="brickd weights b"),
         EvidenceVerdict("b", "input", "equal"),
     ]
@@ -402,7 +402,7 @@ def test_a_required_class_fails_the_check_if_unproven_or_diverged() -> None:
     found = judged(status(), require=("weights", "outputs", "row"))
     assert found["require weights"] == (False, "weights diverged in b", "brickd weights b")
     assert found["require outputs"] == (False, "outputs unproven in api (no daemon compares them)", "brickd up -d")
-    assert found["require row"] == (False, f"row unproven in api ({LATER})", "brickd version")
+    assert found["require row"] == (False, f"row unproven in api ({ASKED})", "brickd version")
     assert not [name for name in judged(status()) if name.startswith("require")]
 
 

@@ -62,6 +62,8 @@ LEFT = {
     "tensor_sketch": (),
 }
 
+UNLESS_REDACTED = {"output": ("token",)}
+
 
 @dataclass
 class Made:
@@ -166,7 +168,7 @@ def judge(made: Made, slots: bytes, keyed: Keyed | None) -> None:
             continue
         old, new = (np.frombuffer(each, dtypes.dtype(kind))[0] for each in (before, after))
         wanted = np.zeros(1, dtypes.dtype(kind))
-        for name in LEFT[kind] + (() if keyed else tuple(SECRETS[kind])):
+        for name in LEFT[kind] + (() if keyed else (*SECRETS[kind], *UNLESS_REDACTED.get(kind, ()))):
             wanted[name] = old[name]
         if keyed is not None:
             for name, what in SECRETS[kind].items():
@@ -209,6 +211,24 @@ def test_only_listed_fields_of_each_record_are_kept_across_chunks_and_files(
             assert not [word for word in one.secrets if word in file]
     if keyed:
         keyed.apart()
+
+
+@pytest.mark.parametrize("redacts", [False, True])
+def test_history_lineage_and_token_of_a_row_are_left_out_of_a_redacted_recording(redacts: bool) -> None:
+    history, lineage, tape = 0x0123456789ABCDEF, 0x23456789ABCDEF01, Tape([], 1 << 16)
+    flags = _reader.CHECKED_HISTORY | _reader.CHECKED_POSITION
+    row = CheckedRecord(Tensor(5), position=history, valid=lineage, flags=flags, token=9).slots()
+    with rings(lanes=1, event_slots=64, span_slots=64) as r:
+        drain, spool = r.drain(), _reader.Spool(values=False, redacts=redacts)
+        drain.record_into(spool, 7)
+        r.add(0, "event", row)
+        _reader.drain([drain])
+        r.publish(drain)
+        tape.write(spool)
+    ((found,), _) = records.events(slots_of(tape.files)[0, True])
+    kept = found["position"] == history, found["valid"] == lineage, found["output"]["token"] == 9
+    assert kept == ((False,) * 3 if redacts else (True,) * 3)
+    assert found["valid"] != found["position"] != 0
 
 
 @pytest.mark.ci

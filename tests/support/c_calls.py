@@ -24,6 +24,14 @@ class Taken(ctypes.Structure):
 class Rows(ctypes.Structure):
     _fields_ = [("inputs", Taken * 4), ("at", c_uint64 * 4), ("rows", c_uint64), ("shape", ctypes.c_int64 * 64),
                 ("leading", c_uint32), ("count", c_uint32)]
+class History(ctypes.Structure):
+    _fields_ = [("sum", c_uint64), ("lineage", c_uint64), ("content", c_uint64), ("tokens", c_uint32),
+                ("unknown", c_uint32)]
+class HistoryRow(ctypes.Structure):
+    _fields_ = [("history", c_uint64), ("lineage", c_uint64), ("at", c_uint64), ("position", c_uint32)]
+class HistoryRows(ctypes.Structure):
+    _fields_ = [("count", c_uint32), ("seen", c_uint32), ("turn", c_uint32), ("limit", c_uint64), ("way", c_uint64),
+                ("rows", c_uint64), ("factors", c_uint64 * 4), ("key", c_void_p), ("row", HistoryRow * 4)]
 w.brick_name.restype = c_uint32
 w.brick_take.restype = ctypes.c_char_p
 w.brick_pending.restype = w.brick_step_after.restype = c_uint64
@@ -37,6 +45,10 @@ for function, types in dict(
     brick_name=(ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p),
     brick_rows_wanted=(c_uint32, c_void_p, c_void_p, c_uint32), brick_rows_choose=(c_void_p, c_void_p, c_void_p),
     brick_rows_record=(c_uint32, c_void_p, c_void_p, c_void_p, c_void_p), brick_rows_turn=(c_uint32, c_uint32),
+    brick_history_begin=(c_void_p, c_uint64, c_uint64, c_uint32, c_void_p),
+    brick_history_extend=(c_void_p, c_void_p, c_void_p, c_uint32, c_uint64, c_uint64), brick_history_end=(c_void_p,),
+    brick_history_truncate=(c_void_p, c_void_p, c_uint32, c_uint64),
+    brick_history_lose=(c_void_p, ctypes.c_char_p, ctypes.c_size_t),
 ).items():
     getattr(w, function).argtypes = types
 DONE, FIRST, LAST, JOINED, REFUSED, UNMATCHED, UNNAMED = 0, 1, 2, 4, 8, 16, 2**32 - 1

@@ -49,6 +49,7 @@ class CheckedRecord:
     flags: int = 0
     fnv1a: int = 1  # 0 in recordings that omit this checksum, because it has no key
     extents: tuple[int, ...] = field(default=(1, 64))
+    token: int = 0
 
     def slots(self) -> bytes:
         """The record as it is in a ring."""
@@ -63,7 +64,7 @@ class CheckedRecord:
             **{name: getattr(self, name) for name in own},
         )
         shape = (*self.extents, *(0,) * (6 - len(self.extents)))
-        output = _one("output", fnv1a=self.fnv1a, dims=len(self.extents), shape=shape)
+        output = _one("output", fnv1a=self.fnv1a, dims=len(self.extents), shape=shape, token=self.token)
         return head + output + b"".join(map(_tensor, (self.output, *self.inputs)))
 
 

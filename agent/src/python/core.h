@@ -7,7 +7,7 @@
  *   trace.c  module_forward.c                         callables that wrap a function or a module's forward
  *   rows.c                                            rows of a module's call
  *   timing.c                                          starts and stops under the old profiler's names
- *   marks.c  deferred.c  checksum.c  capsule.c        records other than spans; the calls for other extensions
+ *   marks.c  deferred.c  checksum.c  history.c  capsule.c   records other than spans; the calls for other extensions
  *   checked_request.c                                 the arguments that records of tensors share
  *   brick.c                                           handles by name
  *   span.c                                            the record path, and the amounts of a span
@@ -73,7 +73,7 @@ typedef struct {
 /* The state of this module. A process has one, as it has one segment. */
 typedef struct {
     PyTypeObject *brick_type, *span_type, *layer_type, *manager_type, *traced_type, *traced_object_type, *watched_type,
-        *fingerprint_type, *taken_type, *timer_type, *timing_type;
+        *fingerprint_type, *taken_type, *timer_type, *timing_type, *history_type, *step_rows_type;
     PyObject *handles; /* dict: name -> Brick */
     PyObject *brick_function; /* brick_agent.brick, for pickled handles */
     PyObject *step;           /* "step": the default kind of a step, and the category of all steps */

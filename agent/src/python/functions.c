@@ -240,6 +240,7 @@ static PyMethodDef core_methods[] = {
     {"fingerprint", (PyCFunction)(void (*)(void))core_fingerprint, METH_FASTCALL | METH_KEYWORDS, core_fingerprint_doc},
     {"take", (PyCFunction)(void (*)(void))core_take, METH_FASTCALL | METH_KEYWORDS, core_take_doc},
     {"checksum", (PyCFunction)(void (*)(void))core_checksum, METH_FASTCALL | METH_KEYWORDS, core_checksum_doc},
+    {"rows", (PyCFunction)(void (*)(void))core_history_rows, METH_FASTCALL | METH_KEYWORDS, core_history_rows_doc},
     {"weights", (PyCFunction)(void (*)(void))core_weights, METH_VARARGS | METH_KEYWORDS, core_weights_doc},
     {"init", (PyCFunction)(void (*)(void))core_init, METH_VARARGS | METH_KEYWORDS, core_init_doc},
     {"shutdown", core_shutdown, METH_NOARGS, core_shutdown_doc},

@@ -61,6 +61,11 @@ PyObject *core_take(PyObject *module, PyObject *const *args, Py_ssize_t given, P
 PyObject *core_checksum(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
 extern PyType_Spec core_taken_spec;
 
+/* history.c */
+extern const char core_history_rows_doc[];
+PyObject *core_history_rows(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
+extern PyType_Spec core_history_spec, core_step_rows_spec;
+
 /* fingerprint.c */
 extern const char core_fingerprint_doc[];
 PyObject *core_fingerprint(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);

@@ -185,6 +185,8 @@ int core_add_types(PyObject *module)
         {&span_spec, &core_state.span_type, true, true},
         {&layer_spec, &core_state.layer_type, true, true},
         {&core_taken_spec, &core_state.taken_type, true, false},
+        {&core_history_spec, &core_state.history_type, true, false},
+        {&core_step_rows_spec, &core_state.step_rows_type, true, false},
         {&core_traced_spec, &core_state.traced_type, false, false},
         {&core_traced_object_spec, &core_state.traced_object_type, false, false},
         {&core_watched_spec, &core_state.watched_type, false, false},

@@ -42,7 +42,8 @@ def judged(place: ServiceSite, category: str, case: Case) -> JudgedCase | None:
     fingerprints, site = _reader.Fingerprints(1), Site(place.kernel, place.layer, category)
     for worker, each in enumerate((case.against, case.other)):
         add(fingerprints, each, worker, 0, 1)
-    found = match(fingerprints, (0, 1), (0, 0), by_input=True, rows=place.rows)
+    tier = _reader.TIER_ROWS if place.rows else _reader.TIER_TENSORS
+    found = match(fingerprints, (0, 1), (0, 0), by_input=True, tier=tier)
     against, other = blame.read(fingerprints, 0), blame.read(fingerprints, 1)
     if not found.rows or against is None or other is None:
         return None

@@ -77,13 +77,25 @@ class DecodedFingerprint(NamedTuple):
         tensors: Sequence[Mapping[str, Any]] = self.record["tensors"]
         return tensors[1:]
 
+    @property
+    def token(self) -> int | None:
+        """For a row with a history: the position of its token in the sequence; None if it was redacted."""
+        token: int = self.record["output"]["token"]
+        return token - 1 if token else None
+
+    @property
+    def position(self) -> int:
+        """The position of a row's token if it is known, else the position in the record."""
+        position: int = self.record["position"]
+        return position if self.token is None else self.token
+
     def document(self, texts: StepTexts) -> dict[str, Any]:
         """The fingerprint as JSON, without its worker."""
         record, shown = self.record, records.tensor_document(self.output)
         has_step = record["step"] != 0 or record["flags"] & _reader.CHECKED_STEP != 0
         return {
             **texts.members(record["step"] if has_step else None),
-            "position": record["position"],
+            "position": self.position,
             **shown,
             "fnv1a": records.seeds_checksum(record["output"]),
             "shape": list(record["output"]["shape"][: record["output"]["dims"]]),
@@ -150,6 +162,8 @@ def blame(site: Site, one: DecodedFingerprint, other: DecodedFingerprint, row: M
         return Blame.UNKNOWN
     if _equal(one.inputs, other.inputs):
         return here
+    if one.record["flags"] & _reader.CHECKED_HISTORY:  # such rows must be equal to the last bit
+        return Blame.PROPAGATED
     if row.inputs_error is None:
         # A record has room for the sketches of a few inputs. All further inputs share one checksum without a sketch.
         return Blame.UNKNOWN if _more(one) or _more(other) else Blame.PROPAGATED

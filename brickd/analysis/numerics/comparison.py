@@ -20,7 +20,7 @@ from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.match import Class, Matched, MatchRow, SiteFound, match
 from brickd.analysis.numerics.row_verdict import is_unconfirmed
 from brickd.model.step_texts import StepTexts
-from brickd.shm._reader import CHECKED_STEP
+from brickd.shm._reader import CHECKED_STEP, TIER_HISTORY, TIER_ROWS, TIER_TENSORS
 from brickd.shm.records import checked_head
 from brickd.shm.sites import plain
 
@@ -34,7 +34,11 @@ class EvidenceClass(StrEnum):
     WEIGHTS = "weights"
     INPUT = "input"
     ROW = "row"
+    HISTORY = "history"
     RUN = "run"
+
+
+_TIERS = {EvidenceClass.ROW: TIER_ROWS, EvidenceClass.HISTORY: TIER_HISTORY}
 
 
 class Party(NamedTuple):
@@ -188,7 +192,7 @@ def compare(
     step: int | None = None,
     rtol: float | None = None,
 ) -> Comparison:
-    """Compare workers by input or by run; `match` explains `step` and `rtol`."""
+    """Compare workers by the fingerprints of their sites; `match` explains `step` and `rtol`."""
     found = match(
         numerics.fingerprints,
         [party.number for party in parties],
@@ -199,7 +203,7 @@ def compare(
         rows_max=ROWS_MAX,
         lost=[party.lost for party in parties],
         worn=[party.worn for party in parties],
-        rows=evidence == EvidenceClass.ROW,
+        tier=_TIERS.get(evidence, TIER_TENSORS),
         named=numerics.named,
     )
     if evidence == EvidenceClass.ROW:
@@ -207,6 +211,8 @@ def compare(
     differences = [each for row in found.rows if (each := _difference(numerics, row)) is not None]
     if evidence == EvidenceClass.ROW:
         differences = _outermost_first(numerics, differences)
+    if evidence == EvidenceClass.HISTORY:
+        differences = _born_first(differences)
     absent = step is not None and sum(worker.fingerprints > 0 for worker in found.workers) < 2
     steps = _recorded_steps(numerics, parties) if absent else ()
     return Comparison(evidence, parties, found, differences, step, numerics.step_texts, steps)
@@ -271,6 +277,15 @@ def _outermost_first(numerics: Numerics, differences: Sequence[Difference]) -> l
     return sorted(differences, key=lambda each: (each.site in within, len(each.agree) < 2))
 
 
+def _born_first(differences: Sequence[Difference]) -> list[Difference]:
+    """Sort differences of rows with equal histories. Those that were born at their site come first.
+
+    A row that differs makes all later rows of its sequence differ, and the site where this began may be recorded after
+    the sites inside it. In both groups, those that have a majority lead.
+    """
+    return sorted(differences, key=lambda each: (each.judgement.blame not in _BORN, len(each.agree) < 2))
+
+
 def _encloses(numerics: Numerics, outer: int, inner: int) -> bool:
     """Whether the site `inner` is a part of the site `outer`, by their names."""
     one, other = numerics.sites[outer], numerics.sites[inner]
@@ -284,5 +299,5 @@ def inner_sites(numerics: Numerics, rows: Comparison, outer: int) -> list[int]:
 
 
 def following(run: Comparison, born: Sequence[int]) -> int:
-    """In a comparison by run, count the sites that differ although no difference was born there."""
+    """Count the sites that differ although no difference was born there, in a comparison by run or by history."""
     return sum(site.classes[Class.DIVERGED] > 0 and site.site not in born for site in run.matched.sites)

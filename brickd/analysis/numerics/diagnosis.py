@@ -29,6 +29,11 @@ _NOT_FINITE = {
 _WITHIN = {
     EvidenceClass.INPUT: "of several numeric classes",
     EvidenceClass.ROW: "rows differ, but too few of them or by too little to name a worker",
+    EvidenceClass.HISTORY: "rows with equal histories differ, but too few of them to name a worker",
+}
+_APART = {
+    EvidenceClass.ROW: "different, but too rarely or by too little",
+    EvidenceClass.HISTORY: "different, but too rarely",
 }
 _ROUNDING = "rounding may be the cause, for example another number of threads or a compiled model"
 
@@ -50,6 +55,9 @@ def place(of: Comparison, site: Site, difference: Difference) -> str:
     of_step = f"step {of.step_texts.name(record['step'])}"
     if of.evidence == EvidenceClass.ROW:
         return ", ".join([site.kernel, *layer, of_step, f"a row of {record['position']:,}"])
+    if of.evidence == EvidenceClass.HISTORY:
+        token = [] if difference.worst.token is None else [f"token {difference.worst.token:,} of a sequence"]
+        return ", ".join([site.kernel, *layer, of_step, *token])
     return ", ".join([site.kernel, *layer, of_step, f"position {record['position']}"])
 
 
@@ -92,7 +100,7 @@ def _equal(of: Comparison) -> str:
 
 
 def _apart(of: Comparison) -> str:
-    return "different, but too rarely or by too little" if of.evidence == EvidenceClass.ROW else "different by rounding"
+    return _APART.get(of.evidence, "different by rounding")
 
 
 def explained(difference: Difference) -> str:

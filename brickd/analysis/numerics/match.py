@@ -160,7 +160,7 @@ def match(
     rows_max: int = 4096,
     lost: Iterable[int] = (),
     worn: Iterable[bool] = (),
-    rows: bool = False,
+    tier: int = _reader.TIER_TENSORS,
     named: Iterable[tuple[int, int]] = (),
 ) -> Matched:
     """Compare workers.
@@ -177,13 +177,14 @@ def match(
         lost: for a comparison by run, per worker, the number of lost records; empty if none was lost.
         worn: for a comparison by run, per worker, whether its oldest fingerprints may be evicted already; empty: all
             False.
-        rows: for a comparison by input: if true, compare single rows; if false, compare whole tensors.
+        tier: for a comparison by input: whether to compare whole tensors (`TIER_TENSORS`), single rows by their input
+            rows (`TIER_ROWS`), or single rows by their histories (`TIER_HISTORY`).
         named: pairs of a site and a worker whose rows are known to differ there. For such a pair, every difference
             counts.
     """
     limit = -1.0 if rtol is None else rtol
     found = fingerprints.match(
-        list(workers), list(since), by_input, step, limit, rows_max, list(lost) or None, list(worn) or None, rows, named
+        list(workers), list(since), by_input, step, limit, rows_max, list(lost) or None, list(worn) or None, tier, named
     )
     return Matched(
         found["fingerprints"],

@@ -373,8 +373,10 @@ static enum brick_added make(const struct brick_origin *by, const struct brick_r
                              struct brick_kept_fingerprint *fingerprint)
 {
     const struct brick_checked *c = (const struct brick_checked *)(const void *)slots;
-    const int row = (c->flags & BRICK_CHECKED_ROWS) != 0;
+    const int row = (c->flags & BRICK_CHECKED_ROWS) != 0, history = (c->flags & BRICK_CHECKED_HISTORY) != 0;
     if (c->kind != BRICK_KIND_CHECKED || !brick_checked_possible(c) || c->slots > left || (row && c->inputs != 1))
+        return BRICK_ADDED_NOT;
+    if (history && (row || c->inputs > 1))
         return BRICK_ADDED_NOT;
     *fingerprint = (struct brick_kept_fingerprint){
         .step = c->step,
@@ -395,12 +397,13 @@ static enum brick_added make(const struct brick_origin *by, const struct brick_r
     fingerprint->of = c->of != 0 ? text_of(by->names, by->names_count, c->of, by->named) : 1;
     if (fingerprint->site == 0 || fingerprint->backend == 0 || fingerprint->of == 0)
         return BRICK_ADDED_UNKNOWN;
-    fingerprint->site_stateful = !row && (fingerprint->site & BRICK_SITE_STATEFUL) != 0;
-    fingerprint->site = (fingerprint->site & ~(BRICK_SITE_STATEFUL | BRICK_SITE_ROWS)) | (row ? BRICK_SITE_ROWS : 0);
+    fingerprint->site_stateful = !row && !history && (fingerprint->site & BRICK_SITE_STATEFUL) != 0;
+    fingerprint->site &= ~(BRICK_SITE_STATEFUL | BRICK_SITE_ROWS | BRICK_SITE_HISTORY);
+    fingerprint->site |= row ? BRICK_SITE_ROWS : history ? BRICK_SITE_HISTORY : 0;
     const struct brick_tensor_sums *output = sums_of(slots, 0);
     if (output->dtype == 0) /* refuse an output that was not read, because all such outputs would look equal */
         return BRICK_ADDED_NOT;
-    fingerprint->stateful = !row && ((c->flags & BRICK_CHECKED_STATEFUL) != 0
+    fingerprint->stateful = !row && !history && ((c->flags & BRICK_CHECKED_STATEFUL) != 0
                     || (fingerprint->site_stateful && (c->flags & BRICK_CHECKED_STATELESS) == 0));
     fingerprint->output = output->checksum;
     fingerprint->shape = output->shape;
@@ -418,9 +421,11 @@ static enum brick_added make(const struct brick_origin *by, const struct brick_r
         inputs = brick_digest(inputs, c->position);
     if (row)
         inputs = brick_digest(inputs, row_width(c));
-    fingerprint->inputs = readable ? inputs | 1 : 0;
+    if (history)
+        inputs = brick_digest(c->position, c->valid);
+    fingerprint->inputs = readable || history ? inputs | 1 : 0;
     uint64_t context = brick_digest(fingerprint->backend, fingerprint->of);
-    context = brick_digest(brick_digest(context, fingerprint->params), fingerprint->valid);
+    context = brick_digest(brick_digest(context, fingerprint->params), history ? 0 : fingerprint->valid);
     context = brick_digest(brick_digest(context, fingerprint->shard), (uint64_t)fingerprint->shape << 32 | fingerprint->form);
     const uint64_t kind = (uint64_t)fingerprint->stateful << 16 | (uint64_t)fingerprint->dtype << 8 | fingerprint->relation;
     fingerprint->context = brick_digest(context, kind);
@@ -471,6 +476,12 @@ static enum brick_added add_one(struct brick_fingerprints *p, const struct brick
     }
     if (p->bytes_max == 0)
         return BRICK_ADDED;
+    if (brick_fingerprint_has_history(&fingerprint)) {
+        if (!make_room(p, fingerprint.slots))
+            return BRICK_ADDED_NO_MEMORY;
+        put(p, &fingerprint, slots);
+        return BRICK_ADDED;
+    }
     struct brick_site_count *count = brick_count_of(p, fingerprint.service, brick_fingerprint_site(&fingerprint));
     if (count == NULL || !make_room(p, fingerprint.slots))
         return BRICK_ADDED_NO_MEMORY;

@@ -14,6 +14,9 @@
  * A record of rows becomes one fingerprint per row. These fingerprints have a separate site, because BRICK_SITE_ROWS
  * is set in the site's digest. So rows are never compared with whole tensors, and they are counted separately. Which
  * kernel runs depends on the number of rows in the call, so one worker may have several outputs for the same row.
+ *
+ * Rows with a history have a separate site, too (BRICK_SITE_HISTORY). In place of their inputs, their history and lineage
+ * decide with which rows they must agree. They are kept for later comparisons, but are in no group and in no counts.
  */
 #ifndef BRICKD_FINGERPRINT_WINDOW_H
 #define BRICKD_FINGERPRINT_WINDOW_H
@@ -28,11 +31,22 @@
 #define BRICK_SITE_STATEFUL (UINT64_C(1) << 62)
 /* A flag in a site's digest: the site's fingerprints are single rows. */
 #define BRICK_SITE_ROWS (UINT64_C(1) << 61)
+/* A flag in a site's digest: the site's fingerprints are rows with a history. */
+#define BRICK_SITE_HISTORY (UINT64_C(1) << 60)
+
+/* Fingerprints of different tiers are never compared. */
+enum brick_tier {
+    BRICK_TIER_TENSORS = 0, /* whole tensors */
+    BRICK_TIER_ROWS,        /* single rows, by their input rows */
+    BRICK_TIER_HISTORY,     /* single rows, by their histories */
+    BRICK_TIERS
+};
 
 struct brick_kept_fingerprint {
     uint64_t site;    /* digest of kernel and layer */
     uint64_t context; /* digest of everything that must be equal for a comparison, except the inputs */
-    uint64_t inputs;  /* digest of all inputs, and of the position if the host gave it; 0: no readable inputs */
+    uint64_t inputs;  /* digest of all inputs, and of the position if the host gave it; 0: no readable inputs. For a row
+                       * with a history: digest of its history and lineage */
     uint64_t group;   /* digest of the group; 0: in no group */
     uint64_t output;  /* the output's checksum */
     uint32_t next, previous; /* if current: the lower halves of the numbers of its neighbours in the group's ring */
@@ -214,6 +228,18 @@ static inline int brick_fingerprint_is_row(const struct brick_kept_fingerprint *
     return (fingerprint->flags & BRICK_CHECKED_ROWS) != 0;
 }
 
+static inline int brick_fingerprint_has_history(const struct brick_kept_fingerprint *fingerprint)
+{
+    return (fingerprint->flags & BRICK_CHECKED_HISTORY) != 0;
+}
+
+static inline enum brick_tier brick_fingerprint_tier(const struct brick_kept_fingerprint *fingerprint)
+{
+    return brick_fingerprint_has_history(fingerprint) ? BRICK_TIER_HISTORY
+           : brick_fingerprint_is_row(fingerprint)    ? BRICK_TIER_ROWS
+                                                      : BRICK_TIER_TENSORS;
+}
+
 /* Returns the site, with BRICK_SITE_STATEFUL if the worker flags the site. */
 static inline uint64_t brick_fingerprint_site(const struct brick_kept_fingerprint *fingerprint)
 {
@@ -223,7 +249,7 @@ static inline uint64_t brick_fingerprint_site(const struct brick_kept_fingerprin
 /* Returns whether the fingerprint is in a group, that is, compared with fingerprints of equal inputs. */
 static inline int brick_fingerprint_is_grouped(const struct brick_kept_fingerprint *fingerprint)
 {
-    return fingerprint->inputs != 0 && !fingerprint->stateful;
+    return fingerprint->inputs != 0 && !fingerprint->stateful && !brick_fingerprint_has_history(fingerprint);
 }
 
 /* brick_fingerprints_current returns the number of any current fingerprint in the group of this fingerprint, or p->end

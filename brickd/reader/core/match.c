@@ -83,7 +83,7 @@ int brick_match(const struct brick_fingerprints *p, struct brick_match *m)
     int whole = brick_match_collect(&w) && (m->by_input || brick_steps_find(&w));
     if (whole) {
         brick_match_sort(&w);
-        whole = brick_match_make_room(&w) && brick_order_find(&w) && walk(&w) && (!m->by_input || (m->single_rows ? brick_rows_settle : brick_classes_find)(&w));
+        whole = brick_match_make_room(&w) && brick_order_find(&w) && walk(&w) && (!m->by_input || (m->tier != BRICK_TIER_TENSORS ? brick_rows_settle : brick_classes_find)(&w));
     }
     /* Some workers did other work than their peers. Compare again, and now only entries of the same work. */
     if (whole && !m->by_input && brick_steps_find_other_work(&w)) {

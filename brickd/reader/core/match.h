@@ -24,7 +24,9 @@
  *
  * If single rows of tensors are compared, another rule applies: two workers diverge at a site only if they differ there
  * in several rows and steps (core/row_pairs.h). A worker may have several outputs for one row. It agrees with another
- * worker if the two have one output in common.
+ * worker if the two have one output in common. Rows with a history are compared in the same way, with two exceptions.
+ * Outputs must be equal to the last bit, because equal histories and lineages mean the same computation. And if most
+ * workers that are compared at a site contradict themselves, none of them diverges: their class is UNSTEADY.
  *
  * A difference that rounding does not explain is always a divergence. If two workers have more than a few such
  * differences, or if one of them contradicts itself, they are not of two classes (core/match_classes.c). The class of a
@@ -137,8 +139,8 @@ struct brick_match {
     size_t count;
     const uint64_t *step;    /* the only step to compare; NULL: all steps */
     int by_input;
-    int single_rows;         /* 1: compare only single rows (by input); 0: only whole tensors */
-    const struct brick_named *named; /* for rows: every difference of these workers at these sites counts */
+    enum brick_tier tier;    /* by input: which fingerprints to compare; by run: BRICK_TIER_TENSORS */
+    const struct brick_named *named; /* for single rows: every difference of these workers at these sites counts */
     size_t named_count;
     double rtol;             /* the relative tolerance; below 0: derived from dtype and reduction size */
 

@@ -186,7 +186,7 @@ static int add_parts(struct work *w, const struct entry *e, size_t count)
         leader = leader == NULL || e[from].worker < leader->worker ? &e[from] : leader;
         for (size_t i = from; i < end; i++)
             w->marked[e[i].worker] = 1;
-        added = (w->m->single_rows ? row_group : w->m->by_input ? context_group : shard_group)(w, e + from, end - from);
+        added = (w->m->tier != BRICK_TIER_TENSORS ? row_group : w->m->by_input ? context_group : shard_group)(w, e + from, end - from);
     }
     leader = leader != NULL ? leader : lone;
     for (size_t from = 0, end; from < count; from = end) {

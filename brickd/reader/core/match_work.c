@@ -29,7 +29,7 @@ int brick_match_collect(struct work *w)
     for (uint64_t n = p->first; n < p->end; n++) {
         const struct brick_kept_fingerprint *fingerprint = brick_fingerprints_at(p, n);
         const uint32_t place = brick_match_place(w, fingerprint);
-        if (place == UINT32_MAX || fingerprint->ticks < m->since[place] || brick_fingerprint_is_row(fingerprint) != m->single_rows)
+        if (place == UINT32_MAX || fingerprint->ticks < m->since[place] || brick_fingerprint_tier(fingerprint) != m->tier)
             continue;
         struct brick_match_worker *edge = &m->edges[place];
         /* `edges` has the first and the last time of all steps, even if only one step is compared. */

@@ -8,7 +8,7 @@
 #include <sys/random.h>
 
 /* What a number stands for. If equal numbers stand for different things, they get different digests. */
-enum domain { CHECKSUM = 1, STEP, POSITION, STREAM, PARAMS, KEY_NAME };
+enum domain { CHECKSUM = 1, STEP, POSITION, STREAM, PARAMS, KEY_NAME, LINEAGE };
 
 int brick_redactor_begin(struct brick_redactor *r, enum brick_left left)
 {
@@ -127,16 +127,18 @@ static union slot checked(const struct brick_redactor *r, const struct brick_che
 {
     const int step_counted = (s->flags & (BRICK_CHECKED_STEP | BRICK_CHECKED_WEIGHT)) == BRICK_CHECKED_WEIGHT;
     const int place_counted = (s->flags & BRICK_CHECKED_POSITION) == 0 || (s->flags & BRICK_CHECKED_WEIGHT) != 0;
+    const int has_lineage = (s->flags & BRICK_CHECKED_HISTORY) != 0;
     return (union slot){.checked = {.sequence = s->sequence, .site = s->site, .slots = s->slots, .kind = s->kind,
                                     .ticks = s->ticks, .step = step_counted ? s->step : anew(r, STEP, s->step),
                                     .position = place_counted ? s->position : anew(r, POSITION, s->position),
-                                    .params = anew(r, PARAMS, s->params), .valid = s->valid, .backend = s->backend,
-                                    .of = s->of, .relation = s->relation, .inputs = s->inputs, .flags = s->flags}};
+                                    .params = anew(r, PARAMS, s->params),
+                                    .valid = has_lineage ? anew(r, LINEAGE, s->valid) : s->valid,
+                                    .backend = s->backend, .of = s->of, .relation = s->relation, .inputs = s->inputs, .flags = s->flags}};
 }
 
-static union slot output(const struct brick_output *s)
+static union slot output(const struct brick_redactor *r, const struct brick_output *s)
 {
-    union slot made = {.output = {.dims = s->dims}};
+    union slot made = {.output = {.dims = s->dims, .token = r->left != BRICK_LEFT_EQUAL ? s->token : 0}};
     memcpy(made.output.shape, s->shape, sizeof s->shape);
     return made;
 }
@@ -150,7 +152,7 @@ static union slot sums(const struct brick_redactor *r, const struct brick_tensor
 /* Redacts the slot of a checksum that follows its first `done` slots. */
 static union slot within(const struct brick_redactor *r, uint64_t done, const union slot *s)
 {
-    return done == 1 ? output(&s->output) : done % 2 == 0 ? sums(r, &s->sums) : (union slot){.sketch = {{0}}};
+    return done == 1 ? output(r, &s->output) : done % 2 == 0 ? sums(r, &s->sums) : (union slot){.sketch = {{0}}};
 }
 
 /* ---- a piece -------------------------------------------------------------- */

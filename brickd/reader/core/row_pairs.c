@@ -23,6 +23,8 @@ int brick_rows_far(const struct brick_fingerprints *p, uint64_t one, uint64_t ot
     struct brick_record a[BRICK_CHECKED_SLOTS_MAX], b[BRICK_CHECKED_SLOTS_MAX];
     if (brick_fingerprints_at(p, one)->output == brick_fingerprints_at(p, other)->output)
         return 0;
+    if (brick_fingerprint_has_history(brick_fingerprints_at(p, one)))
+        return 1;
     brick_fingerprints_slots(p, brick_fingerprints_at(p, one), a);
     brick_fingerprints_slots(p, brick_fingerprints_at(p, other), b);
     return !brick_is_unknown(a, b) && brick_rounded(a, b) == BRICK_ROUNDED_NOT;
@@ -206,6 +208,26 @@ static int is_named(const struct brick_match *m, uint64_t site, uint32_t worker)
     return 0;
 }
 
+/* Returns whether most of the workers with a shared row at a site have several outputs for such a row. */
+static int is_unsteady(const struct brick_match *m, struct brick_row_pair *pairs)
+{
+    const uint32_t workers = (uint32_t)(m->count < BRICK_ROW_WORKERS_MAX ? m->count : BRICK_ROW_WORKERS_MAX);
+    uint32_t sharing = 0, unsteady = 0;
+    for (uint32_t worker = 0; worker < workers; worker++) {
+        uint32_t rows = 0, unlike_own = 0;
+        for (uint32_t other = 0; other < workers; other++) {
+            if (other == worker)
+                continue;
+            const struct brick_row_pair *pair = other < worker ? pair_at(pairs, other, worker) : pair_at(pairs, worker, other);
+            rows += pair->rows;
+            unlike_own += pair->unlike_own[other < worker];
+        }
+        sharing += rows > 0;
+        unsteady += unlike_own > 0;
+    }
+    return 2 * unsteady > sharing;
+}
+
 static int do_differ(const struct brick_match *m, struct brick_row_pair *pairs, uint64_t site, uint32_t one, uint32_t other)
 {
     const uint32_t least = one < other ? one : other, most = one < other ? other : one;
@@ -218,8 +240,8 @@ static int do_differ(const struct brick_match *m, struct brick_row_pair *pairs, 
 }
 
 /* Compares a row again. A member that diverged counts as within tolerance, unless the pairs show that its worker
- * differs from the worker of the reference at this site. */
-static void settle(struct work *w, struct brick_row_pair *pairs, struct brick_match_row *row)
+ * differs from the worker of the reference at this site. `unsteady`: nothing diverges at this site. */
+static void settle(struct work *w, struct brick_row_pair *pairs, int unsteady, struct brick_match_row *row)
 {
     struct brick_member *members = &w->m->members[row->first];
     const struct brick_member *against = &members[row->reference];
@@ -231,6 +253,8 @@ static void settle(struct work *w, struct brick_row_pair *pairs, struct brick_ma
         struct comparison c = brick_match_compare(w, &reference, &e);
         if (c.class == BRICK_CLASS_DIVERGED && !do_differ(w->m, pairs, e.fingerprint->site, against->worker, members[n].worker))
             c.class = BRICK_CLASS_WITHIN;
+        if (c.class == BRICK_CLASS_DIVERGED && unsteady)
+            c.class = BRICK_CLASS_UNSTEADY;
         members[n].class = (uint8_t)c.class;
         row->agree += c.class <= BRICK_CLASS_WITHIN;
         if (c.class != BRICK_CLASS_IDENTICAL)
@@ -246,10 +270,11 @@ int brick_rows_settle(struct work *w)
             continue;
         const int has_rows = row < m->rows_count && m->rows[row].site == site;
         struct brick_row_pair *pairs = has_rows ? count_site(w->p, w->entries + from, i - from, m->count) : NULL;
+        const int unsteady = m->tier == BRICK_TIER_HISTORY && pairs != NULL && is_unsteady(m, pairs);
         for (; row < m->rows_count && m->rows[row].site == site; row++) {
             if (pairs == NULL)
                 return 0;
-            settle(w, pairs, &m->rows[row]);
+            settle(w, pairs, unsteady, &m->rows[row]);
         }
         free(pairs);
         from = i;

@@ -14,6 +14,8 @@
  * worker's newest BRICK_ROWS_RECENT rows that the other worker also had, so that rows from before a fault do not hide
  * the fault. The worker differs if it is apart at BRICK_ROWS_APART_MIN or more of these rows, and at seven eighths of
  * them. Both rules also require that such rows occur in at least two steps.
+ *
+ * Rows with a history must be equal to the last bit, so there each output that the other worker does not have is far.
  */
 #ifndef BRICKD_ROW_PAIRS_H
 #define BRICKD_ROW_PAIRS_H
@@ -43,7 +45,7 @@ struct brick_row_pair {
     uint64_t recent[2][BRICK_ROWS_RECENT]; /* newest first: twice the fingerprint's number, plus 1 if apart */
 };
 
-/* Returns whether two outputs for one row differ by more than rounding. */
+/* Returns whether two outputs for one row differ by more than rounding; for rows with a history, whether they differ. */
 int brick_rows_far(const struct brick_fingerprints *p, uint64_t one, uint64_t other);
 
 /* Compares the current rows of a service's workers at a site. Returns the pairs of workers, which the caller frees, and

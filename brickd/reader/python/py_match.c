@@ -119,16 +119,20 @@ static struct brick_named *named_in(PyObject *pairs, size_t *count)
 
 PyObject *fingerprints_match(PyObject *self, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"workers", "since", "by_input", "step", "rtol", "rows_max", "lost", "worn", "rows", "named", NULL};
+    static char *names[] = {"workers", "since", "by_input", "step", "rtol", "rows_max", "lost", "worn", "tier", "named", NULL};
     Fingerprints *p = (Fingerprints *)self;
     PyObject *workers, *since, *only_step = Py_None, *losses = Py_None, *wear = Py_None, *names_of = NULL, *found = NULL;
     Py_ssize_t rows_max = 4096;
+    int tier = BRICK_TIER_TENSORS;
     size_t count;
     uint64_t step = 0, *from = NULL, *lost = NULL, *worn = NULL;
     struct brick_match m = {.rtol = -1};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOp|OdnOOpO:match", names, &workers, &since, &m.by_input, &only_step,
-                                     &m.rtol, &rows_max, &losses, &wear, &m.single_rows, &names_of))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOp|OdnOOiO:match", names, &workers, &since, &m.by_input, &only_step,
+                                     &m.rtol, &rows_max, &losses, &wear, &tier, &names_of))
         return NULL;
+    if (tier < 0 || tier >= BRICK_TIERS)
+        return PyErr_Format(PyExc_ValueError, "the tier is %d, expected 0 to %d", tier, BRICK_TIERS - 1);
+    m.tier = (enum brick_tier)tier;
     struct brick_fingerprints *window = window_of_all(p);
     if (window == NULL)
         return NULL;
