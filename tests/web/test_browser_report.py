@@ -89,6 +89,16 @@ def test_the_choices_and_links_of_the_page_work_without_a_daemon(tab: Tab) -> No
             assert tab.main.get_by_label(label, exact=True).count() == 0
 
 
+def test_the_picture_of_the_tree_has_the_colours_of_the_theme(tab: Tab) -> None:
+    tab.open("tree")
+    pixel = "() => String(document.querySelector('.flame canvas').getContext('2d').getImageData(2, 2, 1, 1).data)"
+    light = tab.page.evaluate(pixel)
+    tab.page.emulate_media(color_scheme="dark")
+    tab.page.wait_for_function(f"(light) => ({pixel})() !== light", arg=light)
+    tab.page.click("#theme")
+    assert tab.page.evaluate(pixel) == light
+
+
 def test_the_figures_are_those_of_the_document(tab: Tab) -> None:
     requests = {
         each["view"]: each["document"]

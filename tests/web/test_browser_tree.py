@@ -84,16 +84,6 @@ def test_a_link_restores_the_zoom_and_the_search(tab: Tab, tabs: Callable[..., T
     assert other.main.get_by_text("1 node found:").is_visible()
 
 
-def test_the_picture_has_the_colours_of_the_theme(tab: Tab) -> None:
-    tab.open("tree")
-    pixel = "() => String(document.querySelector('.flame canvas').getContext('2d').getImageData(2, 2, 1, 1).data)"
-    light = tab.page.evaluate(pixel)
-    tab.page.emulate_media(color_scheme="dark")
-    tab.page.wait_for_function(f"(light) => ({pixel})() !== light", arg=light)
-    tab.page.click("#theme")
-    assert tab.page.evaluate(pixel) == light
-
-
 def test_escape_and_the_trail_zoom_out(tab: Tab) -> None:
     tab.open("tree")
     pressed(tab, "ArrowDown", "ArrowDown", "Enter")
