@@ -99,7 +99,8 @@ _PATIENCE_SECONDS, _LONG_SECONDS = 0.25, 1.0
 def _require_terminal() -> None:
     if not _is_installed():
         raise BrickdError("brickd top needs textual: pip install 'brickd[top]', or use --batch")
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    # a shell may start the program with a closed file: Python then has None
+    if not all(file is not None and file.isatty() for file in (sys.stdin, sys.stdout)):
         raise click.UsageError("stdin and stdout are not a terminal: use --batch")
     term = os.environ.get("TERM", "")
     if not _moves_cursor(term):

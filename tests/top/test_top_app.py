@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pty
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 from faults import Start
 from running import running
 from verbs import brickd, started
 
+from brickd.cli.top import _require_terminal
 from brickd.top.poll import Poller
 from brickd.top.source import LiveSource
 from brickd.top.state import State
@@ -112,6 +116,21 @@ def test_without_a_terminal_the_verb_names_the_option_for_batches() -> None:
     assert refused.returncode == 2
     assert refused.stderr == "brickd: stdin and stdout are not a terminal: use --batch (see brickd top --help)\n"
     assert "--count needs --batch" in brickd("top", "-n", "3").stderr
+
+
+@pytest.mark.parametrize("file", ["stdin", "stdout"])
+def test_a_closed_file_is_no_terminal(monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+    master, slave = pty.openpty()
+    with os.fdopen(slave, "w", encoding="utf-8") as terminal:
+        monkeypatch.setenv("TERM", "vt52")
+        for each in ("stdin", "stdout"):
+            monkeypatch.setattr(sys, each, terminal)
+        with pytest.raises(click.UsageError, match="TERM is 'vt52'"):
+            _require_terminal()
+        monkeypatch.setattr(sys, file, None)  # as Python has it if a shell closed the file: <&- or >&-
+        with pytest.raises(click.UsageError, match="stdin and stdout are not a terminal: use --batch"):
+            _require_terminal()
+    os.close(master)
 
 
 def test_without_textual_the_verb_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
