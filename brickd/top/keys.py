@@ -197,11 +197,17 @@ def message(state: State, shown: OnScreen, key: str, character: str | None = Non
 
 
 def help_lines(width: int, *, ascii_only: bool = False) -> list[str]:
-    """Return the help, in lines of at most this width."""
+    """Return the help in lines of at most this width. On a narrow screen, each text is below the names of its keys."""
     names = [key_name(key.name, ascii_only=ascii_only) for key in KEYS]
     left = max(map(len, names))
     lines = []
     for key, name in zip(KEYS, names, strict=True):
-        first, *others = escape.wrapped(key.help, max(8, width - left - 2))
+        if width - left - 2 < _LEAST_HELP:
+            lines += [name, *(f"  {each}" for each in escape.wrapped(key.help, max(8, width - 2)))]
+            continue
+        first, *others = escape.wrapped(key.help, width - left - 2)
         lines += [f"{name.ljust(left)}  {first}", *(f"{'':{left}}  {each}" for each in others)]
     return lines
+
+
+_LEAST_HELP = 24  # a narrower text has one or two words per line

@@ -254,6 +254,16 @@ def test_the_help_names_every_key() -> None:
     assert len(names) == len(set(names))
 
 
+@pytest.mark.parametrize("width", [20, 39, 40])
+def test_the_help_of_a_narrow_screen_has_whole_words_in_a_second_column_or_below_the_keys(width: int) -> None:
+    found = help_lines(width)
+    assert max(map(len, found)) <= width
+    in_columns = width == 40
+    assert (found[0] == KEYS[0].name) == (not in_columns)
+    texts = " ".join(each[16 if in_columns else 2 :].strip() for each in found if in_columns or each.startswith("  "))
+    assert texts == " ".join(key.help for key in KEYS)
+
+
 def test_what_a_panel_asks_at_a_past_time_of_a_machine_and_of_a_recording() -> None:
     status = {"workers": [], "over_ns": 10_000_000_000}
     past = State(cursor=1000.0, sort="spread")
