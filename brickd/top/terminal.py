@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 
-from brickd.top.first_screen import ALTERNATE, ENDING, size_of
+from brickd.top.first_screen import ALTERNATE, ENDING, FirstScreen, size_of
 
 
 class Output:
@@ -65,11 +65,15 @@ class Terminal(LinuxDriver):
         for number in ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
                 self._loop.add_signal_handler(number, self._app.exit)
-        first = getattr(self._app, "first", None)
-        self._is_alternate = first is not None and first.hand_over()
+        first: FirstScreen | None = getattr(self._app, "first", None)
+        self._is_alternate = begins = first is not None and first.hand_over()
         super().start_application_mode()  # type: ignore[no-untyped-call]
-        if first is not None and first.attributes:
+        if first is None:
+            return
+        if begins and first.attributes:
             self.attrs_before = first.attributes
+        elif self.attrs_before is not None:  # after a suspension: the operator may have changed the terminal
+            first.attributes = self.attrs_before
 
     def write(self, data: str) -> None:
         """Write text. The alternate screen that is already shown stays: opening it again would clear it."""

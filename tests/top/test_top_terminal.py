@@ -116,7 +116,10 @@ def test_a_suspended_screen_leaves_the_terminal_and_is_drawn_again_as_a_whole(wo
         os.write(top.master, b"p\x1a")
         top.until(NORMAL)
         until_stopped(top.process.pid)
-        assert termios.tcgetattr(top.slave)[3] & termios.ECHO
+        shell = termios.tcgetattr(top.slave)
+        assert shell[3] & termios.ECHO
+        shell[3] &= ~termios.ECHOK
+        termios.tcsetattr(top.slave, termios.TCSANOW, shell)
         top.process.send_signal(signal.SIGCONT)
         top.until(ALTERNATE)
         top.until(b"norm  ")
@@ -127,7 +130,7 @@ def test_a_suspended_screen_leaves_the_terminal_and_is_drawn_again_as_a_whole(wo
         assert ALTERNATE not in top.seen
         os.write(top.master, b"q")
         assert top.process.wait() == 0
-        assert termios.tcgetattr(top.slave)[3] & termios.ECHO
+        assert termios.tcgetattr(top.slave) == shell, "what the shell changed during the suspension stays"
 
 
 @pytest.mark.ci
