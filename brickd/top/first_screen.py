@@ -73,6 +73,8 @@ class FirstScreen:
     def __enter__(self) -> FirstScreen:
         """Take the terminal, and the signals that end the program."""
         with suppress(termios.error):
+            # In the background, this stops the program, as any change does. There, the attributes are the shell's own.
+            termios.tcflow(self._keys.fileno(), termios.TCOON)
             self.attributes = termios.tcgetattr(self._keys.fileno())
         self._handlers = {each: signal.getsignal(each) for each in ENDING}
         for each, before in self._handlers.items():

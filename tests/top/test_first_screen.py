@@ -121,6 +121,39 @@ def test_a_signal_that_nohup_ignores_stays_ignored(terminal: Terminal) -> None:
         signal.signal(signal.SIGHUP, before)
 
 
+def _echoes(*change: bool) -> bool:
+    """Return whether the controlling terminal shows what is typed, after a change of this."""
+    attributes = termios.tcgetattr(0)
+    for on in change:
+        attributes[3] = attributes[3] | termios.ECHO if on else attributes[3] & ~termios.ECHO
+        termios.tcsetattr(0, termios.TCSANOW, attributes)
+    return bool(attributes[3] & termios.ECHO)
+
+
+def _run_in_background_then_in_foreground() -> bool:
+    """Act as a shell that edits its line and starts a program; return whether the terminal then echoes again."""
+    _echoes(False)
+    if (program := os.fork()) == 0:
+        os.setpgid(0, 0)
+        with os.fdopen(0, "w", closefd=False) as file, FirstScreen(file, file):
+            shows_keys = _echoes()
+        os._exit(shows_keys)
+    _, status = os.waitpid(program, os.WUNTRACED)
+    is_stopped = os.WIFSTOPPED(status)
+    _echoes(True)
+    os.tcsetpgrp(0, program)
+    os.kill(program, signal.SIGCONT)
+    return is_stopped and os.waitpid(program, 0)[1] == 0 and _echoes()
+
+
+def test_a_program_that_comes_from_the_background_restores_the_terminal_of_the_foreground() -> None:
+    shell, master = pty.fork()
+    if shell == 0:
+        os._exit(0 if _run_in_background_then_in_foreground() else 1)
+    assert os.waitpid(shell, 0)[1] == 0
+    os.close(master)
+
+
 def test_a_terminal_that_has_closed_is_no_error(terminal: Terminal) -> None:
     with terminal.first() as first:
         terminal.close()
