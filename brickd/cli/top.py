@@ -71,17 +71,18 @@ def top(
 
 
 def _show(opened: DocumentSource, state: State) -> None:
-    from brickd.top.poll import Poller
-
-    poller = Poller(opened, state)
-    poller.start()  # while this thread loads what draws
-    from brickd.top.characters import is_ascii_only
-    from brickd.top.draw import draw
     from brickd.top.first_screen import FirstScreen
-    from brickd.top.panel_rows import Look
 
-    look = Look(colour=not os.environ.get("NO_COLOR"), ascii_only=is_ascii_only(sys.stdout))
-    with FirstScreen(sys.stdin, sys.stdout) as first:
+    with FirstScreen(sys.stdin, sys.stdout) as first:  # before all else: until then, the terminal shows typed keys
+        from brickd.top.poll import Poller
+
+        poller = Poller(opened, state)
+        poller.start()  # while this thread loads what draws
+        from brickd.top.characters import is_ascii_only
+        from brickd.top.draw import draw
+        from brickd.top.panel_rows import Look
+
+        look = Look(colour=not os.environ.get("NO_COLOR"), ascii_only=is_ascii_only(sys.stdout))
         for seconds in (_PATIENCE_SECONDS, _LONG_SECONDS):
             frame = poller.first(seconds)
             first.show(draw(state, frame, first.size, look).lines, colour=look.colour)
