@@ -1,4 +1,4 @@
-"""What keys do outside of the screen.
+"""What keys do outside the screen.
 
 Owns: the orders to the daemon. Must not know: textual, the layout. Invariant: every action returns a sentence that says
 what happened, also if it failed.
@@ -24,10 +24,10 @@ from brickd.top.state import State
 
 NO_PROBLEM = "no problem is selected: Tab goes to the problems, 5 lists them"
 
-NOT_NOW = "S silences problems of now: n goes to now (a recording has no now)"
+NOT_NOW = "only present problems of this machine can be silenced: n returns to now"
 
 
-NO_ROW = "no row is copied: this list is empty"
+NO_ROW = "nothing to copy: this list is empty"
 
 _UNCUT = Cells(2000, None)  # wider than any row, except for one with a very long name
 
@@ -58,7 +58,7 @@ def is_now(state: State, frame: Frame | None) -> bool:
 
 
 def selected_problem(status: dict[str, Any] | None, selected: str | None) -> str | None:
-    """Return the id of the selected problem; None if the selected row is no problem."""
+    """Return the id of the selected problem; None if the selected row is not a problem."""
     known = () if status is None else (*(status["problems"] or ()), *(status["silenced"] or ()))
     return selected if any(each["id"] == selected for each in known) else None
 

@@ -98,7 +98,7 @@ class TopApp(App[None]):
         self._late = 0.0  # for how long an answer has been outstanding, if it is late
         self.canvas = Canvas()
         self.poller = poller
-        if first is not None:  # textual draws before it tells the size; nothing must vanish until then
+        if first is not None:  # textual draws once before it reports the size: the first screen must stay until then
             self._draw(Size(first.size.width, first.size.height or 0))
 
     def compose(self) -> list[Widget]:
@@ -120,7 +120,7 @@ class TopApp(App[None]):
         self._draw(event.size)
 
     def on_top_app_framed(self, framed: Framed) -> None:
-        """Draw a frame. A paused screen takes only what it lacks: an answer may arrive after the pause began."""
+        """Draw a frame. A paused screen ignores late answers, but not those to a later choice."""
         framed.stop()
         has_all = self.frame is not None and self.frame.state.asks_like(self.state)
         if self.state.paused and not framed.frame.state.paused and has_all:
@@ -169,7 +169,7 @@ class TopApp(App[None]):
     def _draw(self, size: Size | None = None) -> None:
         width, height = size or self.size
         self.drawn = draw(self.state, self.frame, Cells(width, height), self.look, self._message, self._late)
-        self.frame = self.drawn.frame  # what cannot be drawn is not tried again
+        self.frame = self.drawn.frame  # a document that cannot be drawn is dropped
         self.state = settled(self.state, self.drawn.shown.lists)
         self.canvas.show(list(self.drawn.lines))
         self.poller.want(self.state, self.drawn.trends)

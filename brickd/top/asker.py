@@ -31,7 +31,7 @@ class _History(NamedTuple):
     """The rates of one name.
 
     Attributes:
-        asked: when they were asked.
+        asked: when they were requested.
         period: the cursor and how many seconds the rates go back.
         document: the newest history; None if the view did not answer.
     """
@@ -131,11 +131,11 @@ class Asker:
             query = StatusQuery(names=state.names, at=None if recorded else state.cursor)
             at = state.cursor if recorded else None
             other = before is not None and before.cursor != state.cursor
-            # if the answer fails, what was at another time must not be shown as if it were of this time
+            # if the request fails, data of another time must not look like data of this time
             known = unknown(self._status) if other else self._status
             found = self._ask(lambda: Request("status", query, at), known)
             self._status = without_bricks(self._with_end_of_daemon(found))
-        # the document of another panel or of another time is not shown as if it were the wanted one
+        # the document of another panel or of another time must not look like the requested one
         if before is not None and _panel_of(before) != _panel_of(state):
             self._panel = KeptAnswer()
         if (status := self._status.document) is None:

@@ -1,8 +1,8 @@
 """The screen as text, one screen after another, without textual.
 
-Owns: when each screen is made, how a batch fails. Must not know: where it is written. Invariants: A screen has all
-rows, and the same lines as on a small terminal. A batch that cannot show its first screen fails like the verb `status`;
-after that, it continues, and the screens say what is wrong.
+Owns: when each screen is made, which errors end a batch. Must not know: where it is written. Invariants: A screen has
+all rows, and the same lines as on a small terminal. A batch that cannot show its first screen fails like the verb
+`status`; after that, it continues, and the screens say what is wrong.
 """
 
 from __future__ import annotations

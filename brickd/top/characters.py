@@ -1,7 +1,7 @@
 """The characters of the screen on a terminal that shows only ASCII.
 
-Owns: which terminals these are, and what replaces each other character of brickd. Must not know: textual, documents.
-Invariants: A replaced line has the same width. Names of workers and bricks stay as they are.
+Owns: how such a terminal is recognized, and the ASCII replacement of each other character that brickd uses. Must not
+know: textual, documents. Invariants: A replaced line has the same width. Names of workers and bricks stay as they are.
 """
 
 from __future__ import annotations

@@ -24,11 +24,11 @@ ALTERNATE, NORMAL = "\x1b[?1049h", "\x1b[?1049l"
 _HIDE_CURSOR, _SHOW_CURSOR, _CLEAR = "\x1b[?25l", "\x1b[?25h", "\x1b[H\x1b[2J"
 _CODES = {"bold": "1", "dim": "2", "reverse": "7", "red": "31", "green": "32", "yellow": "33"}
 _COLOURS = ("red", "green", "yellow")
-_IFLAG, _LFLAG, _CC = 0, 3, 6  # of the attributes of a terminal
+_IFLAG, _LFLAG, _CC = 0, 3, 6  # indices in the attributes of a terminal
 
 
 def size_of(file: int) -> Cells:
-    """Return the size of the terminal itself: COLUMNS may be that of another one, or of an earlier size."""
+    """Return the size of the terminal itself: COLUMNS may be from another terminal, or from before a resize."""
     try:
         size = os.get_terminal_size(file)
     except OSError:
@@ -61,7 +61,7 @@ class FirstScreen:
     def __init__(self, keys: TextIO, output: TextIO) -> None:
         """Take the files from which keys come, and to which the screen goes."""
         self._keys, self._output = keys, output
-        self.attributes: list[Any] = []  # how the terminal was; [] if it is gone
+        self.attributes: list[Any] = []  # those that the terminal had before; [] if it has closed
         self.is_shown = False
         self._handlers: dict[signal.Signals, Any] = {}
 

@@ -1,7 +1,7 @@
 """The documents of one screen, and what happened to each request.
 
-Owns: what is kept of an answer, what a status about an unknown time is. Must not know: when something is asked, how a
-document is drawn. Invariant: a document is never changed.
+Owns: which parts of an answer are kept, how a status of an unknown time looks. Must not know: when something is asked,
+how a document is drawn. Invariant: a document is never changed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ class KeptAnswer(NamedTuple):
     """The newest document of a request, and what happened to the request since then.
 
     Attributes:
-        document: the newest document; None if there never was one.
+        document: the newest document; None before the first one.
         words: the notes about it.
-        received: when it came, in seconds since 1970.
+        received: when it arrived, in seconds since 1970.
         error: why the newest request failed; None if it did not.
     """
 

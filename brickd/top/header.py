@@ -24,7 +24,7 @@ _STALE_SECONDS = 3.0  # data older than this many seconds, beyond the interval, 
 LEAST_ERROR = 20  # an error keeps this many cells, so that the age of the data does not hide it
 _NOTE_LINES, _LOW = 3, 20  # the most lines of a note; a screen with fewer lines than this shows one line of it
 TITLE, _SHORT_TITLE, _WIDE = "brickd top", "top", 40
-_OF_NOW = "workers and problems are those of now; 8 and 9 show the history and events until this time"
+_OF_NOW = "the workers and problems are the present ones; panels 8 and 9 show this time"
 
 
 class Cells(NamedTuple):
@@ -82,7 +82,7 @@ def notices(state: State, frame: Frame, size: Cells) -> list[Line]:
         return [line(failed(kept.error, age, width), "red")]
     if frame.seconds > state.interval + _STALE_SECONDS:
         return [line(escape.text(f"~ slow: the answers took {units.duration(frame.seconds * 1e9)}", width), "yellow")]
-    # an earlier version of the daemon answers about now
+    # an earlier version of the daemon ignores the time
     of_now = state.cursor is not None and not frame.recorded and "at" not in (kept.document or {"at": None})
     words = [_OF_NOW] if of_now else kept.words[:1]
     return [part for each in words for part in _note(each, size)]

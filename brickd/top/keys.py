@@ -28,7 +28,7 @@ class Key(NamedTuple):
         keys: the names of the keys, and what each does.
         name: the keys as the help shows them.
         help: what they do.
-        says: says what the key did or why it did nothing, from the state after it; "" if the screen shows it.
+        says: returns what the key did or why it did nothing, from the state after it; "" if the screen shows this.
     """
 
     keys: dict[str, Callable[[State, OnScreen], State] | Effect]
@@ -120,7 +120,7 @@ KEYS: Sequence[Key] = (
     Key(
         {"/": lambda state, shown: state._replace(typing=True, focus="panel", help=False)},
         "/",
-        "type a text: the panel shows only rows with it; Esc ends this",
+        "filter the panel: type a text that its rows must contain; Esc clears the filter",
     ),
     Key(
         {"p": lambda state, shown: state._replace(paused=not state.paused)},
@@ -190,7 +190,7 @@ def press(state: State, shown: OnScreen, key: str, character: str | None = None)
 
 
 def message(state: State, shown: OnScreen, key: str, character: str | None = None) -> str:
-    """Return what a key did, or why it did nothing; "" if the screen shows it. `state` is the one after the key."""
+    """Return what a key did, or why it did nothing; "" if the screen shows this. `state` is the one after the key."""
     if state.typing:
         return ""
     return next((each.says(state, shown) for each in KEYS if key in each.keys or character in each.keys), "")

@@ -29,8 +29,7 @@ LOOKS: dict[Style, str] = {
 
 _PAINT = re.compile("\x1b\\[([0-9;]*)m")
 _COLOURS: dict[str, Style] = {"31": "red", "32": "green", "33": "yellow"}
-# A row with one of these signs is about something wrong, or about something not proven. On a screen without
-# colours, the sign is all that is left.
+# "!" marks something wrong, "~" something not proven. A screen without colours shows only the sign.
 SIGNS: dict[str, Style] = {"!": "red", "~": "yellow"}
 
 

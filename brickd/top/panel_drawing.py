@@ -171,7 +171,7 @@ def events(document: Document, screen: Screen, state: State) -> Content:
         for line in events.lines({**each, "time": local_clock(each["time"])}, screen)
     ]
     of = "" if state.subject is None else f" of {escape.text(state.subject)}"
-    return Content((), rows or [PanelRow(f"no event{of} is kept" + ("" if until is None else " until this time"))])
+    return Content((), rows or [PanelRow(f"the log has no events{of}" + ("" if until is None else " until this time"))])
 
 
 def workers(document: Document, screen: Screen, state: State) -> Content:

@@ -1,4 +1,4 @@
-"""A row of bars that shows how a rate went: one cell for each slot of a history.
+"""A row of bars that shows how a rate changed: one cell for each slot of a history.
 
 Owns: the bars, the scale, where gaps are. Must not know: documents other than `history`, screens. Invariants: The
 result has exactly the requested width. A slot without data is a blank, and a rate above zero is never a blank. Drawing

@@ -363,14 +363,14 @@ def test_a_past_time_shows_events_for_a_panel_without_a_past(worker: Start, daem
     assert screen[1].startswith("! nothing is kept of")
     assert "~ stragglers cannot show a past time: these are the events until then" in screen
     assert "> EVENTS" in screen
-    assert "no event is kept until this time" in screen
+    assert "the log has no events until this time" in screen
     assert any("api/0 was found" in line for line in Top(state=State(panel="events")).lines)
     assert "  problems not known  " in screen[0]
     assert not any("api/0" in line and "live" in line for line in screen), "the workers of now are not those of then"
     older = {key: value for key, value in (top.frame.status.document or {}).items() if key != "at"}
     top.frame = top.frame._replace(status=top.frame.status._replace(error=None, document=older))
     top.draw()
-    assert top.lines[1].startswith("~ workers and problems are those of now"), "an older daemon answers about now"
+    assert top.lines[1].startswith("~ the workers and problems are the present "), "an older daemon answers about now"
 
 
 @pytest.mark.usefixtures("prefix")

@@ -215,7 +215,7 @@ def test_a_key_that_can_do_nothing_says_why() -> None:
     assert said("'", State(mark=1.0)) == ""
 
 
-def test_a_marked_time_is_told_and_other_keys_say_nothing() -> None:
+def test_a_marked_time_is_shown_and_other_keys_show_no_message() -> None:
     assert said("m", State()) == f"{clock(1000.0)} is marked: ' goes there"
     assert said("s", State()) == said("down", State()) == ""
     assert message(State(), SHOWN, "f12") == ""
