@@ -143,6 +143,7 @@ def test_a_terminal_receives_a_copied_row_and_on_request_the_whole_screen(worker
         top.until(b"\x1b]52;c;")
         copied = base64.b64decode(top.until(b"\a")).decode()
         assert copied.split()[0] in ("norm", "gemm")
+        assert b"WORKER" not in top.until(b"copied: "), "only the lines that changed are drawn again"
         os.write(top.master, b"\x0c")
         top.until(b"WORKER")
 
