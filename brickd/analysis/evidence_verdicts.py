@@ -132,7 +132,7 @@ def _by_history(service: str, workers: Collection[Worker]) -> EvidenceVerdict:
     unknown, why = row_calls(workers).histories, ASKED
     if unknown:
         why += f"; {without_histories(unknown)}"
-    command = f"brickd diff {as_argument(service)} --by history"
+    command = f"brickd diff {as_argument(service)}"
     return EvidenceVerdict(service, "history", "unproven", unknown=unknown, why=why, command=command)
 
 

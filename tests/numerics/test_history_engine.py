@@ -93,4 +93,4 @@ def test_a_comparison_of_unknown_histories_would_be_wrong_so_their_steps_are_onl
     (status,) = (each for each in document("status")["evidence"] if each["evidence"] == "history")
     assert (status["verdict"], status["unknown"]) == ("unproven", dict.fromkeys(UNKNOWN, 4))
     assert status["why"].startswith("compared only when asked; histories unknown in 44 steps of sequences (4 ")
-    assert status["command"] == "brickd diff api --by history"
+    assert status["command"] == "brickd diff api"
