@@ -55,7 +55,9 @@ def test_ending_a_recording_wakes_its_reader_with_the_final_state(recorder: Reco
         recorder.end("asked")
         return [(begun[0], begun[1]["why"]), *await names(parts)]
 
-    assert run(read()) == [("begun", None), ("progress", "asked"), ("done", "asked")]
+    first, *others, last = run(read())
+    assert (first, last) == (("begun", None), ("done", "asked"))
+    assert others in ([], [("progress", "asked")]), "the recording may end before its progress is sent"
 
 
 def test_each_wake_of_the_reader_sends_the_progress_once(recorder: Recorder) -> None:
