@@ -44,7 +44,7 @@ class DaemonStatus(NamedTuple):
         notify: the counts of each target of alarms.
         metrics_problem: why the file of metrics cannot be written; None if it can be written, or if there is none.
         build: the digest of the daemon's sources; None if unknown, as in a recording.
-        flight_recorder: the state of the flight recorder; None if there is none, and in a recording.
+        flight_recorder: the state of the flight recorder; None if it is off, and in a recording.
     """
 
     version: str | None

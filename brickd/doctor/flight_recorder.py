@@ -24,9 +24,9 @@ class FlightFacts(NamedTuple):
 
     Attributes:
         state: `on`, `off`, or why this is not known.
-        last: its last result, as the daemon reports it; None if there is none.
+        last: its last result, as the daemon reports it; None before the first one.
         recordings: the number of its recordings, and `bytes` their size.
-        directory: the directory of its recordings; "" if there are none.
+        directory: the directory of its recordings; "" without recordings.
     """
 
     state: str

@@ -141,7 +141,7 @@ class RecordedAnswers:
         return self._fetched(_answer(view)(self._world, query))
 
     def histories(self, query: HistoryQuery, bricks: Sequence[str]) -> dict[str, FetchedAnswer | BrickdError]:
-        """Return the history of each brick, or why there is none. The recordings are read only once."""
+        """Return the history of each brick, or the error in place of it. The recordings are read only once."""
         from brickd.views.history import of_bricks
 
         found = of_bricks(self._world, query, bricks).items()

@@ -26,7 +26,7 @@ from brickd.views.fetch_answer import FetchedAnswer, Reading
 
 Parameters = dict[str, str | int | bool]
 Answers = Callable[[str, Query], dict[str, Any]]
-# The name of a brick with its history, or with the reason why there is none.
+# The name of a brick with its history, or with the error in place of it.
 BrickHistory = tuple[str, dict[str, Any] | BrickdError]
 Histories = Callable[[Sequence[str]], Iterable[BrickHistory]]
 

@@ -22,7 +22,7 @@ int core_request_backend(CoreRequest *p, PyObject *value);
 /* A value that is not JSON gets the digest of its type's name: it counts as equal to values of the same type only. */
 int core_request_params(CoreRequest *p, PyObject *value);
 
-/* Returns the id of the name; 0 if there is none. */
+/* Returns the id of the name; 0 without a name. */
 uint32_t core_number_of_name(PyObject *name);
 /* Returns -1 if the current exception must be raised: in strict mode, any exception; otherwise only an interrupt. */
 int core_must_raise(void);

@@ -48,7 +48,7 @@ static inline uint64_t token_at(const void *tokens, uint32_t dtype, uint64_t n)
     return (uint64_t)(int64_t)narrow;
 }
 
-/* Returns whether so many tokens can be read, and `history` can take them. */
+/* Returns whether this many tokens can be read, and fit into the history. */
 static int can_read(const struct brick_history *h, const void *tokens, uint32_t dtype, uint64_t count)
 {
     return tokens != NULL && (dtype == BRICK_INT32 || dtype == BRICK_INT64) && count < POSITIONS_MAX
