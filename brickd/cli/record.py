@@ -12,7 +12,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -118,18 +118,20 @@ def _recorded(order: StartRecording, out: Path) -> tuple[Document, bool]:
 
 
 def _by_daemon(order: StartRecording) -> Document:
-    asked = client.ask("record", to_query(order), post=True)
-    messages = asked.events()
-    first = next(messages, None)
-    if first is None:
-        raise asked.no_event()
-    _, begun = first
+    def messages() -> Messages:
+        asked = client.ask("record", to_query(order), post=True)
+        events = asked.events()
+        first = next(events, None)
+        if first is None:
+            raise asked.no_event()
+        yield first
+        yield from events
 
-    def end() -> None:
+    def end(recording: str) -> None:
         with contextlib.suppress(BrickdError):  # the recording may already have ended, with the daemon
-            client.ask("record/end", to_query(EndRecording(begun["recording"])), post=True).document()
+            client.ask("record/end", to_query(EndRecording(recording)), post=True).document()
 
-    return _followed(order, [first], messages, end)
+    return _followed(order, messages(), end)
 
 
 def _here(order: StartRecording, out: Path) -> Document:
@@ -140,32 +142,40 @@ def _here(order: StartRecording, out: Path) -> Document:
         recorder = daemon.record(order, out)
 
         def messages() -> Messages:
+            yield "begun", recorder.document()
             while not recorder.over.wait(_STEP_SECONDS):
                 yield "progress", recorder.document()
             yield "done", recorder.document()
 
-        return _followed(order, [("begun", recorder.document())], messages(), lambda: recorder.end("asked"))
+        return _followed(order, messages(), lambda _: recorder.end("asked"))
 
 
-def _followed(
-    order: StartRecording, begun: Iterable[tuple[str, Document]], messages: Messages, end: Callable[[], None]
-) -> Document:
+def _followed(order: StartRecording, messages: Messages, end: Callable[[str], None]) -> Document:
     """Show progress until the recording is over; return its document.
 
-    The first signal ends the recording; the second signal ends this process.
+    The first signal ends the recording, even if it arrives before the first message; the second signal ends this
+    process.
     """
+    recording: str | None = None
+    interrupted = False
 
     def ended(number: int, _: FrameType | None) -> None:
+        nonlocal interrupted
+        interrupted = True
         for each in taken:
             signal.signal(each, signal.default_int_handler)
-        end()
+        if recording is not None:
+            end(recording)
 
     document: Document = {}
     with _signals(ended) as taken:
-        for _, document in begun:
-            print_message(_begun(order, document))
         try:
             for name, document in messages:
+                if recording is None:
+                    recording = document["recording"]
+                    print_message(_begun(order, document))
+                    if interrupted:
+                        end(recording)
                 progress.show(_progress(document))
                 if name == "done":
                     return document

@@ -8,7 +8,7 @@ import select
 import signal
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -44,6 +44,15 @@ def record(*arguments: str, code: int = 0) -> dict[str, Any]:
     assert result.returncode == code, result.stderr
     answer: dict[str, Any] = json.loads(result.stdout)
     return answer
+
+
+def has_a_socket(pid: int) -> bool:
+    """Whether a process has an open socket."""
+    links = []
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            links.append(os.readlink(each))
+    return any(link.startswith("socket:") for link in links)
 
 
 @contextmanager
@@ -162,6 +171,20 @@ def test_ctrl_c_ends_a_recording_and_keeps_it(worker: Start, tmp_path: Path) -> 
         assert process.returncode == 0
         assert json.loads(out)["why"] == "asked"
         assert document("status", str(file))["recording"]["files"][0]["ended"] == "asked"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_the_first_answer_ends_the_recording_and_keeps_it(
+    prefix: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    with running() as daemon:
+        with daemon.stopped():
+            process = going("record", "--json", "--duration", "60", "-o", str(tmp_path / "run.brick"), under=("env",))
+            until(lambda: has_a_socket(process.pid))
+            process.send_signal(number)
+        with process:
+            assert json.loads(process.communicate()[0])["why"] == "asked"
+        assert daemon.ask("/record")["recordings"] == []
 
 
 def test_ctrl_c_ends_a_recording_without_a_daemon_and_keeps_it(worker: Start, tmp_path: Path) -> None:
