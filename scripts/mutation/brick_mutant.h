@@ -35,7 +35,7 @@ __attribute__((constructor, unused)) static void brick_mutants_begin(void)
     const char *chosen = getenv("MUTANT_CHOSEN"), *reached = getenv("MUTANTS_REACHED");
     struct stat status;
     brick_mutant_chosen = chosen != NULL ? atoi(chosen) : 0;
-    const int fd = reached != NULL ? open(reached, O_RDWR | O_CLOEXEC) : -1;
+    const int fd = reached != NULL ? open(reached, O_RDWR) : -1;
     if (fd < 0)
         return;
     if (fstat(fd, &status) == 0 && status.st_size > 0) {
