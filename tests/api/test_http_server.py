@@ -111,6 +111,8 @@ def test_without_the_token_a_client_learns_nothing(daemon: Daemon) -> None:
                 found = get(address, target, *headers)
                 assert (found.status, kind(found.body)) == (401, "no_token")
                 assert found.headers["www-authenticate"] == "Bearer"
+                seen = b"is wrong" if headers else b"is missing"
+                assert seen in found.body
         assert get(address, "/metrics", "Authorization: Bearer s3cret").status == 200
 
 

@@ -9,13 +9,19 @@ from typing import Any
 import dtypes
 import numpy as np
 import pytest
+from conftest import reading
+from faults import Start
 from made_up_workers import MadeUp
 from rings import SLOT
-from test_recorded_checked import MINE, ONE, THREE, TWO, made, piece, read, tape
+from tapes import forged
+from test_recorded_checked import MINE, ONE, THREE, TWO, WORKERS, made, piece, read, tape
+from verbs import started
 
 from brickd.analysis.numerics.fingerprints import Numerics
-from brickd.model.workers import Worker
-from brickd.recording import recorded_fingerprints
+from brickd.model.survey_snapshot import Snapshot
+from brickd.model.workers import Survey, Worker
+from brickd.recording import body_codec, recorded_fingerprints
+from brickd.recording.body_codec import RecordingCounts
 from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
 from brickd.shm.segment_copy import SiteKey
@@ -64,6 +70,34 @@ def test_missing_checksums_of_a_recording_are_lost_ones(
 ) -> None:
     numerics = collected(bodies, recorded, dropped, mark="00000001")
     assert {uuid: each.lost for uuid, each in numerics.producers.items()} == {f"00000001{MINE}": lost}
+
+
+@pytest.mark.parametrize("before", [0, 5])
+def test_events_dropped_before_the_recording_explain_no_missing_checksum(
+    worker: Start, prefix: str, before: int
+) -> None:
+    started(worker, "with brick.brick('w'): pass\npause()")
+    found = reading(prefix)
+    (number, lane, summaries), *_ = found.lanes
+    header: Any = {**found.header, "uuid": bytes.fromhex(MINE)}
+
+    def with_counts(recorded: int, dropped: int) -> Worker:
+        counts: Any = {"event_records": recorded, "event_dropped": [dropped * (kind == DEFER) for kind in range(16)]}
+        there = replace(found, header=header, lanes=[(number, {**lane, **counts}, summaries)])
+        return Worker("w/0", there, ledger_of(there))
+
+    first = Snapshot.of(Survey([with_counts(0, before)], []), 1, 1)
+    chunks = [
+        (_reader.CHUNK_WORKERS, 1, WORKERS),
+        (_reader.CHUNK_TABLES, 1, body_codec.tables(first, set()) or b""),
+        (_reader.CHUNK_SNAPSHOT, 1, body_codec.snapshot(first, None, RecordingCounts())),
+        (_reader.CHUNK_RECORDS, 1, piece(made(before + 1), 0)),
+        (_reader.CHUNK_RECORDS, 1, piece(made(before + 4), 10)),
+    ]
+    numerics = Numerics()
+    with read([forged(chunks)]) as files:
+        recorded_fingerprints.add(files, [with_counts(3, before + 1)], numerics)
+    assert [each.lost for each in numerics.producers.values()] == [1]  # two are missing, and one of them was dropped
 
 
 def weight(sequence: int) -> bytes:

@@ -25,7 +25,7 @@ from brickd.recording.damage import DAMAGES_MAX, End
 from brickd.recording.file_index import RecordedEvents
 from brickd.recording.newest_slots import Tails
 from brickd.recording.rotation import Put, Volumes
-from brickd.recording.session import Recorder
+from brickd.recording.session import Recorder, Recordings
 from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
 from brickd.shm.records import SLOT_BYTES
@@ -58,6 +58,14 @@ def test_a_file_is_private_and_locked_while_it_is_written(path: Path) -> None:
     assert locked(path)
     volumes.leave()
     assert not locked(path)
+
+
+def test_no_recording_begins_after_the_end_of_the_daemon(path: Path) -> None:
+    recordings = Recordings(Machine())
+    recordings.close()
+    with pytest.raises(BrickdError, match="the daemon is stopping"):
+        recordings.begin(StartRecording(), path)
+    assert not path.exists()
 
 
 def test_an_existing_file_is_never_overwritten(path: Path) -> None:

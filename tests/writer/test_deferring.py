@@ -75,6 +75,21 @@ assert ids == [(1 << 48) + n for n in range(1, 5)]
     assert exact(got) == {"begun": 2, "summarized": 2}
 
 
+def test_a_given_start_is_converted_to_ticks(worker: Start, prefix: str) -> None:
+    got, reported = recorded(
+        worker,
+        prefix,
+        """
+import time
+kernel, now = brick.brick("kernel"), time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+for start in (now - 10_000_000_000, now):
+    assert _core._deferred(kernel, start, 7, 0, 0)
+""",
+    )
+    early, late = (each["start"] for each in reported)
+    assert round((late - early) * got.tick_ns / 1e9) == 10
+
+
 def test_a_finalize_follows_its_measurements_and_covers_only_its_stream(worker: Start, prefix: str) -> None:
     _, reported = recorded(
         worker,

@@ -148,6 +148,23 @@ def test_an_output_without_a_row_for_each_token_is_not_recorded(worker: Start, p
     assert of.events == []
 
 
+def test_rows_of_sequences_that_are_interleaved_in_memory_are_found(worker: Start, prefix: str) -> None:
+    of = run(
+        worker,
+        prefix,
+        """
+step = brick.rows([A, B], ints(5, 6, 7, 8, 9, 10), [3, 3])
+y = np.arange(48, dtype="f").reshape(3, 4, 4).transpose(1, 0, 2)[::2]
+step.checksum("attention", y)
+for row in y.reshape(6, 4): brick.checksum("row", row)
+""",
+    )
+    checksums = [each["tensors"][0]["checksum"] for each in of.events]
+    found, whole = checksums[:-6], checksums[-6:]
+    assert len(set(found)) == 4
+    assert set(found) < set(whole)
+
+
 def test_an_input_with_other_rows_is_left_out(worker: Start, prefix: str) -> None:
     of = run(worker, prefix, "brick.rows([A], ints(5, 6)).checksum('attention', out(2), input=out(3))")
     assert [each["inputs"] for each in of.events] == [0, 0]

@@ -225,11 +225,14 @@ def test_children_of_a_host_that_could_not_record_print_nothing(worker: Start, p
 def test_a_host_without_standard_streams_does_not_print_into_its_segment(worker: Start, prefix: str) -> None:
     process = worker(
         """
-        os.close(2)
+        kept = [os.dup(stream) for stream in range(3)]
+        for stream in range(3): os.close(stream)
         with brick.span("b"): pass
         try: os.write(2, b"a message of the host's that has nowhere to go")
         except OSError: pass
-        report(_core._segment_fd())
+        segment = _core._segment_fd()
+        for stream, copy in enumerate(kept): os.dup2(copy, stream)
+        report(segment)
         pause()
         """
     )
