@@ -25,7 +25,8 @@ REPORTED_MAX = 4_096
 # A service and a class of evidence.
 About = tuple[str | None, str]
 
-_UNITS = {"weights": "tensor", "row": "row"}  # what each class compares; all other classes compare fingerprints
+# What each class compares. All other classes compare fingerprints.
+_UNITS = {"weights": "tensor", "row": "row", "history": "row"}
 
 
 class EvidenceNews:
@@ -84,7 +85,7 @@ class EvidenceNews:
 
 
 def _called(verdict: EvidenceVerdict) -> str:
-    what = {"input": "outputs", "row": "rows"}.get(verdict.evidence, verdict.evidence)
+    what = {"input": "outputs", "row": "rows", "history": "histories"}.get(verdict.evidence, verdict.evidence)
     return what if verdict.service is None else f"{what} of {verdict.service}"
 
 

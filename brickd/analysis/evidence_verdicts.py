@@ -20,20 +20,21 @@ from brickd.model.row_calls import row_calls
 from brickd.model.worker_names import as_argument
 from brickd.model.workers import Worker
 from brickd.shm._reader import ROW_WORKERS_MAX
+from brickd.shm.sites import ServiceTier, Tier
 
 if TYPE_CHECKING:
-    from brickd.analysis.numerics.online_state import Compared, ServiceSite
+    from brickd.analysis.numerics.online_state import Compared
     from brickd.analysis.weights.verdicts import ComparedWorker, WeightsVerdict
 
 Proof = Literal["equal", "diverged", "unproven"]
 
-ASKED = "compared only when asked"
 # The default window for comparisons of weights. If two scans take longer than this, the window is as long as two scans.
 WEIGHTS_WINDOW_NS = 3 * 3_600_000_000_000
 WEIGHTS_WINDOW_SET_NS = 600_000_000_000
 _REASONS = {
     "alone": "without a counterpart in another worker",
     "context": "that another worker had only in another context",
+    "lineage": "whose tokens another worker computed only in other steps or shapes",
     "workers": f"of more than {ROW_WORKERS_MAX} workers",
     "stateful": "of stateful kernels",
     "without_inputs": "without inputs",
@@ -57,7 +58,8 @@ class EvidenceVerdict(NamedTuple):
         compared: how many of these were compared.
         not_comparable: how many of these were not compared, by reason.
         unknown: for each reason, the number of sites that had no rows in some or all of their calls, or whose rows
-            cannot be judged. Of evidence by history: in how many steps of sequences the history was unknown.
+            cannot be judged. Of evidence by history: in how many steps of sequences the history was unknown, and the
+            number of sites whose rows cannot be judged.
         window_ns: the age up to which a comparison counts; None if all comparisons count.
         why: why the class is unproven, in words.
         command: the next command to run; None if the class is equal.
@@ -122,18 +124,8 @@ def verdicts(of: Comparisons, workers: Collection[Worker]) -> list[EvidenceVerdi
         by_service.setdefault(worker.service, []).append(worker)
     for service, members in by_service.items():
         found.append(_by_weights(service, weights.get(service)))
-        found += [_by_outputs(service, of, members, rows=rows) for rows in (False, True)]
-        found.append(_by_history(service, members))
+        found += [_by_outputs(service, of, members, tier) for tier in Tier]
     return found
-
-
-def _by_history(service: str, workers: Collection[Worker]) -> EvidenceVerdict:
-    """Say how to compare histories: a daemon keeps rows with histories, but does not compare them by itself."""
-    unknown, why = row_calls(workers).histories, ASKED
-    if unknown:
-        why += f"; {without_histories(unknown)}"
-    command = f"brickd diff {as_argument(service)}"
-    return EvidenceVerdict(service, "history", "unproven", unknown=unknown, why=why, command=command)
 
 
 def _by_weights(service: str, judged: WeightsVerdict | None) -> EvidenceVerdict:
@@ -204,76 +196,106 @@ def _partly(workers: Sequence[ComparedWorker]) -> str:
     return f"{worst.name} has {plural(worst.watched, 'tensor')}: {', '.join(parts)}{also}"
 
 
-def _by_outputs(service: str, of: Comparisons, workers: Collection[Worker], *, rows: bool) -> EvidenceVerdict:
-    """Judge a service by its whole tensors with equal inputs or, if `rows` is true, by its single rows."""
+def _by_outputs(service: str, of: Comparisons, workers: Collection[Worker], tier: Tier) -> EvidenceVerdict:
+    """Judge a service by the fingerprints of one tier."""
     sites = any(site is not None for worker in workers for site in worker.reading.sites)
-    counts = FingerprintCounts() if of.compared is None else _counted(of.compared, service, of.now_ns, rows=rows)
-    apart = min(counts.alone, of.compared.other_context.get(service, 0) if rows and of.compared is not None else 0)
-    found = {
-        "alone": counts.alone - apart,
-        "context": apart,
-        "workers": counts.left_out,
-        "stateful": counts.stateful,
-        "without_inputs": counts.without_inputs,
-    }
-    reasons = {reason: n for reason, n in found.items() if n}
-    unknown = row_calls(workers).reasons if rows else {}
-    if rows and of.compared is not None and (doubts := _doubts(of.compared, service)):
-        unknown = {**unknown, **doubts}
-        if all(place in of.compared.row_doubts for place in _compared_rows(of.compared, service)):
-            counts = counts._replace(met=0)
-    proof = proof_of(differ=_has_finding(of.compared, service, rows=rows), compared=counts.compared)
+    found = _Found() if of.compared is None else _found(of.compared, (service, tier), of.now_ns)
+    counts, reasons, doubts, differ = found
+    unknown = _unknown(workers, tier)
+    proof = proof_of(differ=differ, compared=counts.compared)
     why, command = None, None if proof == "equal" else f"brickd coverage {as_argument(service)}"
-    what = "row" if rows else "fingerprint"
+    what = "fingerprint" if tier is Tier.TENSORS else "row"
     if proof == "unproven" and sites and of.idle is not None:
         why, command = of.idle
     elif proof == "unproven" and counts.fingerprints:
         why = uncompared(what, counts.fingerprints, reasons)
     elif proof == "unproven":
-        why = f"no {what}s" + ("" if of.now_ns is None or not sites else f" in the last {duration(WINDOW_NS)}")
-    if why is not None and unknown:
-        why += f"; {without_rows(unknown)}"
+        why = f"no {what}s{' with a history' if tier is Tier.HISTORY else ''}"
+        why += "" if of.now_ns is None or not sites else f" in the last {duration(WINDOW_NS)}"
+    if why is not None:
+        why = "; ".join([why, *_without(unknown, doubts, tier)])
     return EvidenceVerdict(
         service,
-        "row" if rows else "input",
+        tier.evidence,
         proof,
-        counts.fingerprints > 0 or (sites and not rows),
+        # An engine whose histories are all unknown means to record rows with histories.
+        counts.fingerprints > 0 or (tier is Tier.TENSORS and sites) or (tier is Tier.HISTORY and bool(unknown)),
         counts.fingerprints,
         counts.compared,
-        reasons,
-        unknown,
+        dict(reasons),
+        dict(Counter(unknown) + Counter(doubts)),
         None if of.now_ns is None else WINDOW_NS,
         why,
         command,
     )
 
 
-def _doubts(compared: Compared, service: str) -> Mapping[str, int]:
-    """For each reason, count the sites whose rows differ but are not judged for this reason."""
-    return Counter(why for place, why in compared.row_doubts.items() if place.service == service)
+class _Found(NamedTuple):
+    """What comparisons of a service's fingerprints of one tier have shown.
 
-
-def _compared_rows(compared: Compared, service: str) -> list[ServiceSite]:
-    found = compared.sites.items()
-    return [place for place, counts in found if place.service == service and place.rows and counts.met]
-
-
-def _has_finding(compared: Compared | None, service: str, *, rows: bool) -> bool:
-    return compared is not None and any((each.service, each.rows) == (service, rows) for each in compared.findings)
-
-
-def _counted(compared: Compared, service: str, now_ns: int | None, *, rows: bool) -> FingerprintCounts:
-    """Count the fingerprints of a service that are recent enough.
-
-    If `rows` is true, these are the fingerprints of single rows; otherwise they are those of whole tensors.
+    Attributes:
+        reasons: how many fingerprints were not compared, by reason.
+        doubts: the number of sites whose rows differ but are not judged, by reason.
+        differ: whether a finding names the tier.
     """
+
+    counts: FingerprintCounts = FingerprintCounts()
+    reasons: Mapping[str, int] = MappingProxyType({})
+    doubts: Mapping[str, int] = MappingProxyType({})
+    differ: bool = False
+
+
+def _found(compared: Compared, of: ServiceTier, now_ns: int | None) -> _Found:
+    counts = _counted(compared, of, now_ns)
+    reasons = _reasons(compared, of, counts)
+    doubts = Counter(why for place, why in compared.row_doubts.items() if (place.service, place.tier) == of)
+    sites = [place for place, each in compared.sites.items() if (place.service, place.tier) == of and each.met]
+    if doubts and all(place in compared.row_doubts for place in sites):
+        counts = counts._replace(met=0)
+    return _Found(counts, reasons, doubts, any((each.service, each.tier) == of for each in compared.findings))
+
+
+def _reasons(compared: Compared, of: ServiceTier, counts: FingerprintCounts) -> dict[str, int]:
+    """Count the fingerprints that were not compared, by reason."""
+    apart = compared.rows_apart.get(of)
+    context = 0 if apart is None else min(counts.alone, apart.context)
+    lineage = 0 if apart is None else min(counts.alone - context, apart.lineage)
+    found = {
+        "alone": counts.alone - context - lineage,
+        "context": context,
+        "lineage": lineage,
+        "workers": counts.left_out,
+        "stateful": counts.stateful,
+        "without_inputs": counts.without_inputs,
+    }
+    return {reason: n for reason, n in found.items() if n}
+
+
+def _unknown(workers: Collection[Worker], tier: Tier) -> Mapping[str, int]:
+    """For each reason, count the sites whose rows are unknown or, by history, the steps whose history is unknown."""
+    if tier is Tier.TENSORS:
+        return {}
+    calls = row_calls(workers)
+    return calls.reasons if tier is Tier.ROWS else calls.histories
+
+
+def _without(unknown: Mapping[str, int], doubts: Mapping[str, int], tier: Tier) -> list[str]:
+    """Say what is unknown; `doubts` has the sites whose rows differ but are not judged, by reason."""
+    if tier is Tier.HISTORY:
+        return [without(of) for without, of in ((without_histories, unknown), (without_rows, doubts)) if of]
+    both = {**unknown, **doubts}
+    return [without_rows(both)] if both else []
+
+
+def _counted(compared: Compared, of: ServiceTier, now_ns: int | None) -> FingerprintCounts:
+    """Count the fingerprints of a service and tier that are recent enough."""
     if now_ns is not None:
-        return within((compared.recent_rows if rows else compared.recent).get(service, ()), now_ns)
+        return within(compared.recent.get(of, ()), now_ns)
     total = FingerprintCounts()
     for place, counts in compared.sites.items():
-        if (place.service, place.rows) == (service, rows):
+        if (place.service, place.tier) == of:
             total = total.plus(FingerprintCounts(counts.fingerprints, counts.bare, counts.stateful, counts.met))
-    left_out = sum(slot.counts.left_out for slot in compared.recent_rows.get(service, ())) if rows else 0
+    left_out = sum(slot.counts.left_out for slot in compared.recent.get(of, ()))
     return total.plus(FingerprintCounts(left_out, left_out=left_out))
 
 

@@ -114,7 +114,7 @@ class CoverageQuery(Query):
 
 EvidenceName = Literal["weights", "input", "row", "history", "run"]
 PROVEN_BY = ("weights", "input", "row", "history")  # the classes of evidence with a verdict for every service
-OUTPUTS_BY = ("input", "row")  # the classes that compare the outputs of workers
+OUTPUTS_BY = ("input", "row", "history")  # the classes that compare the outputs of workers
 HASHED = 1 << 40  # larger than any step number of an engine; a larger number is the digest of a text
 _ALL = 2**64 - 1
 _DIGITS = re.compile(r"[0-9a-fA-F]{16}")

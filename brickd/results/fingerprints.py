@@ -13,7 +13,7 @@ from brickd.analysis.numerics import blame, fingerprint_export
 from brickd.analysis.numerics.fingerprints import ALL_BYTES, Numerics
 from brickd.base.units import or_none
 from brickd.shm import records
-from brickd.shm.sites import is_single
+from brickd.shm.sites import Tier, tier_of
 
 _DATA = ("workers", "weights", "step_texts")  # the records of an export (in base64), and the texts in its rows
 
@@ -49,5 +49,5 @@ def _rows(numerics: Numerics, names: Mapping[str, str]) -> Iterator[dict[str, An
             **found.document(numerics.step_texts),
             "backend": producer.tables.name(backend) if backend else None,
             "inputs": [records.tensor_document(tensor) for tensor in found.inputs],
-            "by_row": is_single(found.site),
+            "by_row": tier_of(found.site) is not Tier.TENSORS,
         }

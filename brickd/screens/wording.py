@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from brickd.base import escape, units
-from brickd.base.unknown_rows import without_rows
+from brickd.base.unknown_rows import without_histories, without_rows
 from brickd.query.queries import step_name
 from brickd.screens.screen import Screen
 from brickd.views.next_command import command
@@ -130,27 +130,36 @@ def numerics(services: Sequence[dict[str, Any]], coverage: str = "brickd coverag
     by_weights = [service["weights"] for service in services if service["weights"] is not None]
     unseen = [units.many(n, *words) for key, *words in _UNSEEN if (n := _total(by_input, "unseen", key))]
     unseen = [*([] if by_weights else ["weights (none given)"]), *_weights_unseen(by_weights), *unseen]
-    parts = [*([_by_weights(by_weights)] if by_weights else []), _by_input(by_input, coverage), *_by_row(by_input)]
+    parts = [
+        *([_by_weights(by_weights)] if by_weights else []),
+        _by_input(by_input, coverage),
+        *_by_row(by_input),
+        *_by_history(by_input),
+    ]
     return " · ".join([*parts, *([f"unseen: {', '.join(unseen)}"] if unseen else [])])
 
 
-_CALLED = {"weights": "weights", "input": "outputs"}
+_CALLED = {"weights": "weights", "input": "outputs", "history": "histories"}
 
 
 def unproven(evidence: Iterable[dict[str, Any]], document: dict[str, Any], screen: Screen) -> list[str]:
     """Return a line for each service with unproven evidence, ready to print. Most lines end with the next command."""
     services: dict[str, list[dict[str, Any]]] = {}
     every = list(evidence)
-    by_row = {each["service"] for each in every if each["evidence"] == "row" and each["verdict"] != "unproven"}
+    by_rows = {
+        each["service"] for each in every if each["evidence"] in ("row", "history") and each["verdict"] != "unproven"
+    }
     for each in every:
-        if each["evidence"] == "input" and each["service"] in by_row:  # the outputs were compared row by row
+        if each["evidence"] == "input" and each["service"] in by_rows:  # the outputs were compared row by row
+            continue
+        if each["evidence"] == "history" and not each["recorded"]:  # few engines record histories
             continue
         if each["verdict"] == "unproven" and each["evidence"] in _CALLED:
             services.setdefault(each["service"], []).append(each)
     lines = []
     for service, rows in services.items():
         recorded = [each for each in rows if each["recorded"]]
-        if not recorded and len(rows) == len(_CALLED):
+        if not recorded and len(rows) == 2:
             lines.append(escape.text(f"unproven  {service}: no fingerprints, no weights", screen.width))
             continue
         why = ", ".join(f"{_CALLED[each['evidence']]} ({each['why']})" for each in rows)
@@ -195,6 +204,17 @@ def _by_row(services: Sequence[dict[str, Any]]) -> list[str]:
     differ = units.many(_total(services, "row", "differ"), "site differs", "sites differ")
     compared = f"rows: {units.count(_total(services, 'row', 'compared'))} of {units.count(rows)} compared, {differ}"
     return [*([compared] if rows else []), *([without_rows(unknown)] if unknown else [])]
+
+
+def _by_history(services: Sequence[dict[str, Any]]) -> list[str]:
+    """Say how many rows with histories were compared, and how many histories are unknown; [] if there are neither."""
+    seen = [service for service in services if service.get("history")]  # an older daemon does not know
+    rows, unknown = _total(seen, "history", "rows"), Counter[str]()
+    for service in seen:
+        unknown.update(service["history"]["unknown"])
+    differ = units.many(_total(seen, "history", "differ"), "site differs", "sites differ")
+    compared = f"histories: {units.count(_total(seen, 'history', 'compared'))} of {units.count(rows)} rows compared"
+    return [*([f"{compared}, {differ}"] if rows else []), *([without_histories(unknown)] if unknown else [])]
 
 
 def _by_weights(services: Sequence[dict[str, Any]]) -> str:

@@ -12,6 +12,7 @@ import functools
 import os
 import re
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import NamedTuple
 
 from brickd.shm import _reader
@@ -27,6 +28,26 @@ _STATEFUL = re.compile(
 )
 # The names of those parts of an attention block that read only their inputs.
 _PLAIN = re.compile(r"((.*_)?[qkvo]+|.*proj(ection)?|.*dense|.*norm|rotary.*|rope.*|out(put)?|add)", re.IGNORECASE)
+
+
+class Tier(IntEnum):
+    """The kinds of fingerprints. Those of different tiers are never compared."""
+
+    TENSORS = _reader.TIER_TENSORS  # whole tensors, by their inputs
+    ROWS = _reader.TIER_ROWS  # single rows, by their input rows
+    HISTORY = _reader.TIER_HISTORY  # single rows, by their histories
+
+    @property
+    def evidence(self) -> str:
+        """The class of evidence that follows from comparing fingerprints of this tier."""
+        return _EVIDENCE[self]
+
+
+# A service, and one of the tiers in which its fingerprints are compared.
+ServiceTier = tuple[str, Tier]
+
+_EVIDENCE = {Tier.TENSORS: "input", Tier.ROWS: "row", Tier.HISTORY: "history"}
+_FLAGS = {Tier.TENSORS: 0, Tier.ROWS: _reader.SITE_ROWS, Tier.HISTORY: _reader.SITE_HISTORY}
 
 
 class Site(NamedTuple):
@@ -92,19 +113,14 @@ def plain(number: int) -> int:
     return number & ~_reader.SITE_STATEFUL
 
 
-def of_rows(number: int) -> int:
-    """Return the id under which the rows of this site are compared."""
-    return plain(number) | _reader.SITE_ROWS
+def of_tier(number: int, tier: Tier) -> int:
+    """Return the id under which fingerprints of this tier are compared at this site."""
+    return plain(number) & ~_TIERS | _FLAGS[tier]
 
 
-def is_rows(number: int) -> bool:
-    """Whether an id stands for the rows of a site, not for the site itself."""
-    return number & _reader.SITE_ROWS != 0
-
-
-def is_single(number: int) -> bool:
-    """Whether an id stands for single rows of the site, compared by their input rows or by their histories."""
-    return number & _TIERS != 0
+def tier_of(number: int) -> Tier:
+    """Return the tier of the fingerprints that have this id as their site."""
+    return next((tier for tier, flag in _FLAGS.items() if number & flag), Tier.TENSORS)
 
 
 @functools.lru_cache(maxsize=SITES_MAX)

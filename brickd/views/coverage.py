@@ -30,6 +30,8 @@ from brickd.views.finding_document import finding
 from brickd.views.numerics_summary import about
 from brickd.views.weights_summary import TensorSeen
 
+_COMPARED = (SiteState.COMPARED, SiteState.DIFFERS, SiteState.UNJUDGED)
+
 
 def answer(world: World, query: CoverageQuery) -> Answer:
     """Report the coverage."""
@@ -125,12 +127,11 @@ def _site(of: SiteSeen, called: KnownNames) -> Document:
     counts = of.counts
     classes = ((called.names[uuid] for uuid in each if uuid in called.names) for each in of.classes)
     named = sorted(filter(None, map(sorted, classes)))
-    evidence = "row" if of.place.rows else "input"
     return {
         **_place(of.place),
         "category": counts.category,
         "state": of.state,
-        "evidence": [evidence] if of.state in (SiteState.COMPARED, SiteState.DIFFERS, SiteState.UNJUDGED) else [],
+        "evidence": [of.place.tier.evidence] if of.state in _COMPARED else [],
         "numeric_classes": named if len(named) > 1 else [],
         "fingerprints": counts.fingerprints,
         "compared": counts.met,

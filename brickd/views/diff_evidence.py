@@ -62,8 +62,7 @@ def _by_input(compared: Compared, called: KnownNames, workers: Collection[Worker
     about = [finding for finding in compared.findings.values() if uuids.intersection(finding.outliers)]
     for finding, text in headlines(about, called, time.time_ns()):
         named = [called.name(finding.workers, uuid) for uuid in finding.named]
-        evidence = "row" if finding.place.rows else "input"
-        yield KnownFinding(evidence, named, text, command(finding, called))
+        yield KnownFinding(finding.place.tier.evidence, named, text, command(finding, called))
 
 
 def headline(found: Sequence[KnownFinding], outlier: str | None) -> list[str]:

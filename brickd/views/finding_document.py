@@ -28,7 +28,7 @@ def finding(of: DivergentSite, called: KnownNames, texts: StepTexts | None = Non
         "kernel": of.place.kernel,
         "layer": or_none(of.place.layer),
         "category": of.category,
-        "evidence": "row" if of.place.rows else "input",
+        "evidence": of.place.tier.evidence,
         "since": rfc3339(of.first.at_ns),
         "latest": rfc3339(of.newest.at_ns),
         "cases": of.cases,

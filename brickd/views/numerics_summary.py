@@ -22,9 +22,14 @@ if TYPE_CHECKING:
 
 
 def about(compared: Compared, workers: Collection[Worker], *, partial: bool) -> list[DivergentSite]:
-    """Return the findings, or with `partial` only those that name one of the workers."""
+    """Return the findings, or with `partial` only those that name one of the workers. The leading ones come first."""
     uuids = {worker.reading.uuid for worker in workers}
-    return [each for each in compared.findings.values() if not partial or uuids.intersection(each.named)]
+    found = [each for each in compared.findings.values() if not partial or uuids.intersection(each.named)]
+    if not found:
+        return []
+    from brickd.analysis.numerics.announce import lead
+
+    return sorted(found, key=lead)
 
 
 def called_now(workers: Iterable[Worker]) -> KnownNames:
@@ -63,7 +68,7 @@ def summaries(
 
 def _by_input(seen: ServiceSeen | None) -> dict[str, Any]:
     if seen is None:
-        return {"input": None, "row": None, "unseen": None}
+        return {"input": None, "row": None, "history": None, "unseen": None}
     at_ns = seen.compared_ns
     return {
         "input": {
@@ -86,6 +91,12 @@ def _by_input(seen: ServiceSeen | None) -> dict[str, Any]:
             "layers_in_turn": seen.layers_in_turn,
             "turns": seen.calls.turns,
             "cycle_ns": seen.calls.cycle_seconds * SECOND,
+        },
+        "history": {
+            "rows": seen.histories.fingerprints,
+            "compared": seen.histories.met,
+            "differ": seen.histories_differ,
+            "unknown": dict(seen.calls.histories),
         },
         "unseen": {
             "sites_off": seen.off,

@@ -162,13 +162,22 @@ static void check_pairs(const struct brick_fingerprints *p)
                 wrong("the counts of a pair contradict its fingerprints");
         }
     }
+    if (brick_rows_unsteady(pairs, count) < 0)
+        exit(2);
     free(pairs);
 }
 
 static void check_census(const struct brick_fingerprints *p)
 {
     const uint64_t site = brick_fingerprints_at(p, p->first + below(p->end - p->first))->site, held = p->end - p->first;
-    if (brick_rows_in_other_contexts(p, 0) > held || brick_rows_repeated(p, 0, site) > held)
+    for (int tier = 0; tier < BRICK_TIERS; tier++) {
+        struct brick_rows_apart apart;
+        if (!brick_rows_apart(p, 0, (enum brick_tier)tier, &apart))
+            exit(2);
+        if (apart.context + apart.lineage > held || (tier == BRICK_TIER_ROWS && apart.lineage != 0))
+            wrong("more rows are counted as apart than exist");
+    }
+    if (brick_rows_repeated(p, 0, site) > held)
         wrong("more rows are counted than exist");
 }
 

@@ -14,10 +14,10 @@ from made_up_workers import MadeUp
 
 from brickd.analysis.evidence_news import REPORTED_MAX, About, EvidenceNews
 from brickd.analysis.evidence_verdicts import (
-    ASKED,
     WEIGHTS_WINDOW_NS,
     Comparisons,
     EvidenceVerdict,
+    Proof,
     uncompared,
     verdicts,
 )
@@ -30,8 +30,11 @@ from brickd.base.thresholds import Thresholds
 from brickd.model.survey_snapshot import Snapshot
 from brickd.model.workers import Survey, Worker
 from brickd.screens.health import Bounds, conditions
+from brickd.screens.screen import Screen
+from brickd.screens.wording import unproven
 from brickd.shm.ledger import ledger_of
 from brickd.shm.segment_copy import SiteKey
+from brickd.shm.sites import Tier
 from brickd.state.daemon_state import Memory
 
 NOW = 10 * WINDOW_NS
@@ -47,7 +50,7 @@ def member(name: str = "api/0", *, sites: bool = True, alive: bool = True) -> Wo
 
 
 def counted(counts: FingerprintCounts, service: str = "api", at_ns: int = NOW) -> Compared:
-    return Compared(since_ns=1, recent={service: added((), at_ns, counts)})
+    return Compared(since_ns=1, recent={(service, Tier.TENSORS): added((), at_ns, counts)})
 
 
 def differing(compared: Compared, service: str = "api") -> Compared:
@@ -110,7 +113,12 @@ def test_reasons_are_counted_and_sorted_by_frequency() -> None:
 def test_a_service_without_fingerprints_and_weights_is_unproven_and_unrecorded() -> None:
     found = of(None, member(sites=False), idle=IDLE)
     assert [(each.verdict, each.recorded) for each in found.values()] == [("unproven", False)] * 4
-    assert [each.why for each in found.values()] == ["none watched", "no fingerprints", "no rows", ASKED]
+    assert [each.why for each in found.values()] == [
+        "none watched",
+        "no fingerprints",
+        "no rows",
+        "no rows with a history",
+    ]
     assert list(found) == ["weights", "input", "row", "history"]
 
 
@@ -310,6 +318,19 @@ def test_unproven_and_proven_again_are_each_reported_once() -> None:
     assert news.logged == [UNPROVEN, PROVEN, UNPROVEN]
 
 
+@pytest.mark.parametrize(("tier", "called"), [(Tier.ROWS, "rows"), (Tier.HISTORY, "histories")])
+def test_rows_and_histories_have_events_of_their_own(tier: Tier, called: str) -> None:
+    news = News(member(sites=False))
+    for after_ns, counts in ((0, 9), (GRACE_NS, 0), (GRACE_NS + 1, 2)):
+        recent = added(news.compared.recent.get(("api", tier), ()), NOW, FingerprintCounts(counts, met=counts & 2))
+        news.compared = Compared(since_ns=1, recent={("api", tier): recent})
+        news.take(after_ns)
+    assert news.logged == [
+        ("evidence_unproven", f"{called} of api are unproven: 0 of 9 rows had a counterpart"),
+        ("evidence_proven", f"{called} of api are proven equal again: 2 rows compared"),
+    ]
+
+
 def test_a_comparison_within_the_time_limit_resets_it_without_an_event() -> None:
     news = News()
     news.take(0, FingerprintCounts(9))
@@ -379,7 +400,7 @@ def status(**more: Any) -> dict[str, Any]:
     proofs = [
         EvidenceVerdict("api", "weights", "equal"),
         EvidenceVerdict("api", "input", "unproven", why="no daemon compares them", command="brickd up -d"),
-        EvidenceVerdict("api", "row", "unproven", why=ASKED),
+        EvidenceVerdict("api", "row", "unproven", why="no rows"),
         EvidenceVerdict("b", "weights", "diverged", command="brickd weights b"),
         EvidenceVerdict("b", "input", "equal"),
     ]
@@ -402,7 +423,7 @@ def test_a_required_class_fails_the_check_if_unproven_or_diverged() -> None:
     found = judged(status(), require=("weights", "outputs", "row"))
     assert found["require weights"] == (False, "weights diverged in b", "brickd weights b")
     assert found["require outputs"] == (False, "outputs unproven in api (no daemon compares them)", "brickd up -d")
-    assert found["require row"] == (False, f"row unproven in api ({ASKED})", "brickd version")
+    assert found["require row"] == (False, "row unproven in api (no rows)", "brickd version")
     assert not [name for name in judged(status()) if name.startswith("require")]
 
 
@@ -428,6 +449,33 @@ def test_outputs_are_proven_by_rows_alone_and_diverge_by_any_class() -> None:
         by_row["verdict"] = verdict
         found = judged(status_document, require=("outputs",))["require outputs"]
         assert (found[0], verdict in found[1]) == (healthy, True)
+
+
+@pytest.mark.parametrize(("verdict", "healthy"), [("equal", True), ("diverged", False), ("unproven", False)])
+def test_outputs_are_proven_by_histories_alone_and_diverge_by_them(verdict: Proof, *, healthy: bool) -> None:
+    by_history = EvidenceVerdict("api", "history", verdict, why="no rows with a history").document()
+    status_document = status()
+    status_document["evidence"].append(by_history)
+    del status_document["workers"][1]
+    found = judged(status_document, require=("outputs", "history"))
+    assert [found[f"require {each}"][0] for each in ("outputs", "history")] == [healthy, healthy]
+
+
+def test_a_screen_names_unproven_histories_if_they_are_recorded_even_beside_proven_outputs() -> None:
+    def lines(history: Proof, outputs: Proof, *, recorded: bool = True) -> list[str]:
+        rows = [
+            EvidenceVerdict("api", "weights", "equal", recorded=True),
+            EvidenceVerdict("api", "input", outputs, recorded=True, why="alone", command="brickd coverage api"),
+            EvidenceVerdict("api", "row", "unproven", why="no rows", command="brickd coverage api"),
+            EvidenceVerdict("api", "history", history, recorded=recorded, why="evicted", command="brickd coverage api"),
+        ]
+        return unproven([each.document() for each in rows], {"source": "daemon"}, Screen(None, False))
+
+    assert lines("unproven", "equal") == ["unproven  api: histories (evicted)  brickd coverage api"]
+    assert lines("unproven", "equal", recorded=False) == []
+    assert lines("unproven", "unproven") == ["unproven  api: outputs (alone), histories (evicted)  brickd coverage api"]
+    assert lines("equal", "unproven") == [], "histories prove the outputs"
+    assert lines("diverged", "unproven") == []
 
 
 def test_further_unproven_services_are_counted_after_the_first() -> None:

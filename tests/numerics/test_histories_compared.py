@@ -13,7 +13,7 @@ from brickd.analysis.numerics.comparison import Comparison, EvidenceClass, Party
 from brickd.analysis.numerics.diagnosis import headline
 from brickd.analysis.numerics.match import Class
 from brickd.shm import _reader
-from brickd.shm.sites import is_rows, is_single, plain
+from brickd.shm.sites import Tier, of_tier, plain, tier_of
 
 HISTORY = _reader.CHECKED_HISTORY | _reader.CHECKED_STATEFUL | _reader.CHECKED_POSITION | _reader.CHECKED_STEP
 NEAR = (1e-8, 1e-8, *(0.0,) * 14)  # a difference that rounding explains
@@ -95,7 +95,6 @@ def test_rows_with_histories_are_in_no_other_comparison(evidence: EvidenceClass)
     fleet.healthy((0,))
     fleet.faulty(1)
     assert fleet.compare(evidence).matched.fingerprints == 0
-    assert not fleet.look().sites, "the daemon does not compare them by itself"
 
 
 def test_rows_with_histories_have_a_site_of_their_own() -> None:
@@ -103,11 +102,10 @@ def test_rows_with_histories_have_a_site_of_their_own() -> None:
     fleet.healthy((0,), (1,))
     kept = fleet.numerics.fingerprints.read(0)
     assert kept is not None
-    assert (is_single(kept[1]), is_rows(kept[1]), is_single(plain(kept[1]) & ~_reader.SITE_HISTORY)) == (
-        True,
-        False,
-        False,
-    )
+    assert tier_of(kept[1]) is Tier.HISTORY
+    for tier in Tier:
+        assert tier_of(of_tier(kept[1], tier)) is tier
+    assert of_tier(kept[1], Tier.HISTORY) == plain(kept[1])
 
 
 def test_other_fingerprints_are_not_compared_by_history() -> None:

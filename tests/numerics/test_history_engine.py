@@ -76,6 +76,19 @@ def test_a_recording_is_compared_by_history_without_its_values(
     assert (answer["first"]["position"] == 4) == (how == ())
 
 
+def test_an_engine_whose_histories_are_all_unknown_records_this_class_and_proves_nothing(worker: Start) -> None:
+    text = program(0, ("beam", True), bad=True).replace("number_of_step == 1", "number_of_step == 0")
+    worker(text, BRICKD_WORKER="0", **ENVIRONMENT).paused()
+    (found,) = (each for each in document("status")["evidence"] if each["evidence"] == "history")
+    assert (found["verdict"], found["recorded"], found["looked_at"]) == ("unproven", True, 0)
+    assert found["unknown"] == {"beam": 5}
+    assert found["why"] == "no rows with a history; histories unknown in 5 steps of sequences (5 beam)"
+    assert "histories (no rows with a history; histories unknown" in brickd("status").stdout
+    (service,) = document("coverage")["services"]
+    assert service["history"] == {"rows": 0, "compared": 0, "differ": 0, "unknown": {"beam": 5}}
+    assert "histories unknown in 5 steps of sequences" in brickd("coverage").stdout
+
+
 @pytest.mark.ci
 def test_a_comparison_of_unknown_histories_would_be_wrong_so_their_steps_are_only_counted(worker: Start) -> None:
     served(worker, *((name, told) for name in UNKNOWN for told in (False, True)), bad=1, workers=2)
@@ -92,5 +105,5 @@ def test_a_comparison_of_unknown_histories_would_be_wrong_so_their_steps_are_onl
     assert by_history(answer)["unknown"] == dict.fromkeys(UNKNOWN, 4)
     (status,) = (each for each in document("status")["evidence"] if each["evidence"] == "history")
     assert (status["verdict"], status["unknown"]) == ("unproven", dict.fromkeys(UNKNOWN, 4))
-    assert status["why"].startswith("compared only when asked; histories unknown in 44 steps of sequences (4 ")
-    assert status["command"] == "brickd diff api"
+    assert status["why"].startswith("no daemon compares them; histories unknown in 44 steps of sequences (4 ")
+    assert status["command"] == "brickd up -d"

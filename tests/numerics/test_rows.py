@@ -20,9 +20,9 @@ from brickd.analysis.numerics.online_state import ServiceSite
 from brickd.analysis.numerics.row_verdict import RowPair, judge_pairs, row_pairs
 from brickd.analysis.numerics.watch_round import Roll
 from brickd.shm import _reader
-from brickd.shm.sites import Site
+from brickd.shm.sites import Site, Tier
 
-HERE = ServiceSite("api", "k1", 3, rows=True)
+HERE = ServiceSite("api", "k1", 3, Tier.ROWS)
 SITE = 1
 ROWS = _reader.CHECKED_ROWS | _reader.CHECKED_STATELESS | _reader.CHECKED_STEP
 BFLOAT16 = 11
@@ -94,8 +94,8 @@ def test_rows_and_whole_tensors_are_never_compared() -> None:
     fleet.each(0, record((right(7), 7)))
     fleet.each(1, CheckedRecord(far(7), (Tensor(7),), flags=_reader.CHECKED_STATELESS))
     compared = fleet.look()
-    assert {place.rows: (each.fingerprints, each.met) for place, each in compared.sites.items()} == {
-        True: (1, 0), False: (1, 0)
+    assert {place.tier: (each.fingerprints, each.met) for place, each in compared.sites.items()} == {
+        Tier.ROWS: (1, 0), Tier.TENSORS: (1, 0)
     }  # fmt: skip
     assert not compared.findings
 
@@ -478,7 +478,7 @@ def test_a_verdict_by_rows_survives_the_daemons_end() -> None:
         before = fleet.look()
         saved = online_codec.decode(json.loads("".join(online_codec.encode(before))))
         assert before.sites[HERE].unlike > 0
-        assert (saved.findings, saved.sites, saved.recent_rows) == (before.findings, before.sites, before.recent_rows)
+        assert (saved.findings, saved.sites, saved.recent) == (before.findings, before.sites, before.recent)
 
 
 # ---- diff
@@ -515,11 +515,11 @@ def test_evidence_of_rows_is_recalled_if_rows_were_evicted_and_whole_tensors_wer
         for worker in range(3):
             fleet.each(worker, CheckedRecord(right(1), (Tensor(1),), flags=_reader.CHECKED_STATELESS))
         found = fleet.look()
-        assert found.oldest.keys() == {("api", False), ("api", True)}
+        assert found.oldest.keys() == {("api", Tier.TENSORS), ("api", Tier.ROWS), ("api", Tier.HISTORY)}
         about, shards = Numerics(), dict.fromkeys(("u0", "u1", "u2"), "")
         recall(about, found, shards)
         assert about.fingerprints.end == 0, "all rows are still in the window"
-        recall(about, replace(found, oldest={**found.oldest, ("api", True): 1 << 63}), shards)
+        recall(about, replace(found, oldest={**found.oldest, ("api", Tier.ROWS): 1 << 63}), shards)
         assert about.fingerprints.end > 0
 
 
@@ -527,7 +527,7 @@ def test_the_oldest_rows_are_known_apart_from_the_oldest_whole_tensors() -> None
     fleet = Fleet(numerics=Numerics(1 << 20, shares=True))
     fleet.workers = [fleet.worker("u0")]
     fleet.each(0, record((right(1), 1)))
-    assert fleet.look().oldest.keys() == {("api", True)}
+    assert fleet.look().oldest.keys() == {("api", Tier.ROWS)}
 
 
 def test_too_few_rows_that_differ_are_within_tolerance() -> None:

@@ -23,6 +23,7 @@ from brickd.analysis.numerics.recent_counts import FingerprintCounts, of_documen
 from brickd.model.workers import Worker
 from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
+from brickd.shm.sites import Tier
 
 
 def by_row(compared: Compared) -> EvidenceVerdict:
@@ -63,7 +64,7 @@ def test_contexts_with_two_workers_are_not_apart(backends: Sequence[int], apart:
         fleet.each(worker, record((right(1), 1), backend=backend))
     fleet.look()
     number = fleet.numerics.service_number("api")
-    assert fleet.numerics.fingerprints.rows_apart(number) == apart
+    assert fleet.numerics.fingerprints.rows_apart(number, Tier.ROWS) == (apart, 0)
 
 
 def test_two_contexts_of_one_worker_are_not_apart() -> None:
@@ -71,19 +72,19 @@ def test_two_contexts_of_one_worker_are_not_apart() -> None:
     fleet.each(0, record((right(1), 1), backend=1), record((right(1), 1), backend=2))
     fleet.each(1, record((right(2), 2), backend=1))
     fleet.each(0, record((right(2), 3), backend=1))
-    assert fleet.numerics.fingerprints.rows_apart(fleet.numerics.service_number("api")) == 0
-    assert fleet.numerics.fingerprints.rows_apart(77) == 0
+    assert fleet.numerics.fingerprints.rows_apart(fleet.numerics.service_number("api"), Tier.ROWS) == (0, 0)
+    assert fleet.numerics.fingerprints.rows_apart(77, Tier.ROWS) == (0, 0)
 
 
 def test_contexts_are_counted_again_only_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = Fleet(2)
     fleet.each(0, record((right(1), 1), backend=1))
-    assert fleet.look().other_context == {"api": 0}
+    assert fleet.look().rows_apart == {("api", Tier.ROWS): (0, 0)}
     fleet.each(1, record((right(1), 1), backend=2))
-    assert fleet.look().other_context == {"api": 0}
-    monkeypatch.setattr(watch, "_CONTEXTS_NS", 0)
+    assert fleet.look().rows_apart == {("api", Tier.ROWS): (0, 0)}
+    monkeypatch.setattr(watch, "_APART_NS", 0)
     fleet.each(1, record((right(1), 1), backend=3))
-    assert fleet.look().other_context == {"api": 3}
+    assert fleet.look().rows_apart == {("api", Tier.ROWS): (3, 0)}
 
 
 # ---- many workers
@@ -108,7 +109,7 @@ def test_a_worker_takes_the_place_of_one_that_is_forgotten(monkeypatch: pytest.M
     fleet.healthy(range(3), (1,))
     fleet.numerics.forget(["u0"])
     fleet.healthy((2,), (1,))
-    assert dict(fleet.numerics.row_workers.left_out) == {"api": 1}
+    assert dict(fleet.numerics.row_workers.left_out) == {("api", Tier.ROWS): 1}
     assert fleet.numerics.fingerprints.end == 3
 
 

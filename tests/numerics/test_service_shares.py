@@ -18,7 +18,7 @@ from verbs import document, started
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.base.paths import runtime
 from brickd.shm import _reader
-from brickd.shm.sites import WorkerNames
+from brickd.shm.sites import Tier, WorkerNames
 
 IN = Tensor(7)
 # A fingerprint with one input has six slots. A slot takes about 118 bytes, including its part of the index.
@@ -66,14 +66,14 @@ def test_a_service_below_its_share_loses_no_fingerprint_and_sums_are_exact(
         had[service] += count
         share = room(BYTES // len(had)) // SLOTS
         for each in had:
-            _, first, end = window.extent(each, False)
+            _, first, end = window.extent(each, Tier.TENSORS)
             assert (end, first >= lost[each]) == (had[each], True)
             assert end - first <= share
             lost[each] = first
             if first > before.get(each, 0):
                 assert end - first == share, "the service has its full share"
     assert (window.first, window.end) == (sum(lost.values()), sum(had.values()))
-    extents = [window.extent(each, False) for each in had]
+    extents = [window.extent(each, Tier.TENSORS) for each in had]
     numbers = [number << 40 | n for number, first, end in extents for n in range(first, end)]
     assert all(window.read(number) is not None for number in numbers)
     assert len(set(numbers)) == window.end - window.first
@@ -83,16 +83,16 @@ def test_a_service_below_its_share_loses_no_fingerprint_and_sums_are_exact(
 def test_a_single_service_uses_everything_and_the_next_gets_half() -> None:
     window = _reader.Fingerprints(BYTES, True)
     send(window, 0, 2_000, 0)
-    assert window.extent(0, False)[1:] == (2_000 - room(BYTES) // SLOTS, 2_000)
+    assert window.extent(0, Tier.TENSORS)[1:] == (2_000 - room(BYTES) // SLOTS, 2_000)
     send(window, 1, 1, 1)
-    assert window.extent(0, False)[1:] == (2_000 - room(BYTES // 2) // SLOTS, 2_000)
-    assert window.extent(1, False)[1:] == (0, 1)
+    assert window.extent(0, Tier.TENSORS)[1:] == (2_000 - room(BYTES // 2) // SLOTS, 2_000)
+    assert window.extent(1, Tier.TENSORS)[1:] == (0, 1)
     send(window, 0, 2_000, 0)
-    assert window.extent(1, False)[1:] == (0, 1)
+    assert window.extent(1, Tier.TENSORS)[1:] == (0, 1)
     window.drop(1)
     send(window, 0, 2_000, 0)
     assert window.end - window.first == room(BYTES) // SLOTS, "the service has the whole window again"
-    assert (window.end, window.extent(1, False)[1:]) == (6_001, (0, 0))
+    assert (window.end, window.extent(1, Tier.TENSORS)[1:]) == (6_001, (0, 0))
 
 
 def test_refused_fingerprints_of_a_dropped_service_stay_counted() -> None:
@@ -108,7 +108,7 @@ def test_fingerprints_left_in_a_smaller_window_are_compared_as_before() -> None:
     for worker in range(2):
         send(window, worker, 600, 0)
     send(window, 9, 1, 1)
-    _, first, end = window.extent(0, False)
+    _, first, end = window.extent(0, Tier.TENSORS)
     assert 0 < first < 600
     # One worker has lost its first fingerprints, and the other worker has lost none.
     assert [number for number in range(600, 600 + first) if len(window.group(number)) != 1] == []
@@ -144,7 +144,7 @@ def test_services_beyond_the_limit_share_one_window() -> None:
     window = _reader.Fingerprints(BYTES, True)
     for service in range(300):
         send(window, service, 1, service)
-    assert len({window.extent(service, False)[0] for service in range(300)}) == 257
+    assert len({window.extent(service, Tier.TENSORS)[0] for service in range(300)}) == 257
     assert window.end - window.first == 300
 
 
@@ -164,22 +164,22 @@ def test_many_rows_evict_only_rows() -> None:
     whole = room(BYTES // 2) // SLOTS
     send(window, 0, whole, 0)
     send_rows(window, 0, 5_000, 0)
-    assert window.extent(0, False)[1:] == (0, whole)
-    assert window.extent(0, True)[1:] == (5_000 - whole, 5_000)
+    assert window.extent(0, Tier.TENSORS)[1:] == (0, whole)
+    assert window.extent(0, Tier.ROWS)[1:] == (5_000 - whole, 5_000)
     send(window, 0, 3_000, 0)
-    assert window.extent(0, True)[1:] == (5_000 - whole, 5_000), "nor do whole tensors evict rows"
+    assert window.extent(0, Tier.ROWS)[1:] == (5_000 - whole, 5_000), "nor do whole tensors evict rows"
 
 
 def test_the_first_row_takes_half_of_a_services_memory_and_a_dropped_service_gives_both_back() -> None:
     window = _reader.Fingerprints(BYTES, True)
     send(window, 0, 2_000, 0)
     send_rows(window, 0, 1, 0)
-    assert window.extent(0, False)[1:] == (2_000 - room(BYTES // 2) // SLOTS, 2_000)
+    assert window.extent(0, Tier.TENSORS)[1:] == (2_000 - room(BYTES // 2) // SLOTS, 2_000)
     send(window, 0, 1, 1)
     window.drop(0)
-    assert window.extent(0, False)[1:] == window.extent(0, True)[1:] == (0, 0)
+    assert window.extent(0, Tier.TENSORS)[1:] == window.extent(0, Tier.ROWS)[1:] == (0, 0)
     send(window, 0, 2_000, 1)
-    assert window.extent(1, False)[1:] == (2_001 - room(BYTES) // SLOTS, 2_001)
+    assert window.extent(1, Tier.TENSORS)[1:] == (2_001 - room(BYTES) // SLOTS, 2_001)
 
 
 def test_rows_of_services_beyond_the_limit_share_one_window() -> None:
@@ -187,8 +187,8 @@ def test_rows_of_services_beyond_the_limit_share_one_window() -> None:
     for service in range(200):
         send(window, service, 1, service)
         send_rows(window, service, 1, service)
-    assert len({window.extent(service, rows)[0] for service in range(200) for rows in (False, True)}) == 258
-    assert window.extent(199, False)[1:] == window.extent(198, True)[1:] == (0, 72)
+    assert len({window.extent(service, tier)[0] for service in range(200) for tier in (Tier.TENSORS, Tier.ROWS)}) == 258
+    assert window.extent(199, Tier.TENSORS)[1:] == window.extent(198, Tier.ROWS)[1:] == (0, 72)
     assert len(window.unlike()) == 0
 
 
@@ -196,11 +196,11 @@ def test_a_copy_has_whole_tensors_and_rows_of_a_worker() -> None:
     numerics = Numerics(BYTES, shares=True)
     producer = numerics.producer("a", "api", lambda: WorkerNames([None, ("k", 0)], [None, (1, 3, 0)]), "")
     producer.receive(CheckedRecord(Tensor(1), (IN,), position=1, flags=ROWS).slots())
-    assert (producer.newest, numerics.holds(producer)) == ((0, 1), True)
+    assert (producer.newest, numerics.holds(producer)) == ((0, 1, 0), True)
     copy = numerics.about({"a"})
-    assert (copy.producers["a"].newest, copy.holds(copy.producers["a"])) == ((1, 1), True)
+    assert (copy.producers["a"].newest, copy.holds(copy.producers["a"])) == ((1, 1, 1), True)
     producer.receive(CheckedRecord(Tensor(1), (IN,)).slots())
-    assert producer.newest == (1, 1)
+    assert producer.newest == (1, 1, 0)
     assert numerics.about({"a"}).fingerprints.end == 2
 
 
@@ -212,13 +212,13 @@ def test_a_worker_has_fingerprints_until_its_newest_ones_of_both_kinds_are_evict
     one.receive(CheckedRecord(Tensor(1), (IN,)).slots())
     other.receive(CheckedRecord(Tensor(1), (IN,)).slots())
     one.receive(row)
-    assert one.newest == (1, 1), "the whole tensor of the other worker does not count"
+    assert one.newest == (1, 1, 0), "the whole tensor of the other worker does not count"
     whole = room(BYTES // 2) // SLOTS
     other.receive(records()[: whole * RECORD_BYTES])
     assert numerics.extent("api").first > 1
     assert numerics.holds(one)
     other.receive(row * whole)
-    assert (numerics.extent("api", rows=True).first, numerics.holds(one), numerics.holds(other)) == (1, False, True)
+    assert (numerics.extent("api", Tier.ROWS).first, numerics.holds(one), numerics.holds(other)) == (1, False, True)
     assert numerics.about({"a"}).evicted == numerics.evicted == numerics.extent("api").first + 1
 
 

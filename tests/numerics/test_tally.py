@@ -9,7 +9,7 @@ from test_watch import BAD, GOOD, HERE, Service
 from brickd.analysis.numerics.online_state import ServiceSite, SiteCounts
 from brickd.analysis.numerics.recent_counts import FingerprintCounts as Counts
 from brickd.analysis.numerics.tally import Tally
-from brickd.shm.sites import WorkerNames
+from brickd.shm.sites import Tier, WorkerNames
 
 API = {"api"}
 ATTENTION = WorkerNames([None, ("k1", 2), ("attention", 0)], [None, (1, 3, 0)])
@@ -19,15 +19,15 @@ def test_a_look_adds_new_counts_and_how_many_had_a_counterpart() -> None:
     service = Service(2)
     tally = Tally(service.numerics, {HERE: SiteCounts("other", 5)})
     service.send(GOOD, BAD)
-    assert tally.take(API) == {("api", False): Counts(2, met=2)}
+    assert tally.take(API) == {("api", Tier.TENSORS): Counts(2, met=2)}
     assert tally[HERE] == SiteCounts("other", 7, met=2, unlike=1)
     service.send(GOOD, GOOD, given=8)
     service.send(GOOD, GOOD, given=9)
-    assert tally.take(API) == {("api", False): Counts(4, met=4)}
+    assert tally.take(API) == {("api", Tier.TENSORS): Counts(4, met=4)}
     assert tally[HERE] == SiteCounts("other", 11, met=6, unlike=1)
     assert tally.take(API) == {}
     service.send(GOOD, given=10)
-    assert tally.take(API) == {("api", False): Counts(1)}, "no other worker had these inputs"
+    assert tally.take(API) == {("api", Tier.TENSORS): Counts(1)}, "no other worker had these inputs"
 
 
 def test_a_service_without_known_workers_is_not_counted_and_restarts() -> None:
@@ -44,7 +44,7 @@ def test_a_service_without_known_workers_is_not_counted_and_restarts() -> None:
     service.send(GOOD, GOOD, given=10)
     assert tally.take({"other"}) == {}
     service.send(GOOD, GOOD, given=11)
-    assert tally.take(API) == {("api", False): Counts(2, met=2)}
+    assert tally.take(API) == {("api", Tier.TENSORS): Counts(2, met=2)}
     assert tally[HERE] == SiteCounts("other", 2, met=2)
 
 

@@ -446,7 +446,7 @@ def test_an_invalid_service_number_is_refused(number: object, error: type[Except
     fingerprints = _reader.Fingerprints(MiB)
     add(fingerprints, 0, [record(GOOD)])
     add(fingerprints, 0, [record(GOOD)], 2**32 - 1)
-    for ask in (fingerprints.forget, lambda service: fingerprints.extent(service, True), fingerprints.drop):
+    for ask in (fingerprints.forget, lambda service: fingerprints.extent(service, 1), fingerprints.drop):
         with pytest.raises(error):
             ask(number)  # type: ignore[arg-type]
     assert len(fingerprints.counts()) == 2

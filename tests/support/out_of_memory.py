@@ -57,7 +57,7 @@ def _fingerprints() -> object:
         found.append(part.match([0, 1, 2], [0, 0, 0], by_input, rtol=1e-3))
     held.mute([2])
     held.forget(0)
-    found += [held.extent(0, False), held.births()]
+    found += [held.extent(0, 0), held.births()]
     held.drop(0)
     return found
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from brickd.analysis.numerics import blame
@@ -23,7 +23,17 @@ from brickd.base.units import plural, relative
 from brickd.model.event_log import LogEvent
 from brickd.model.worker_names import KnownNames, as_argument, as_arguments
 from brickd.shm import _reader
-from brickd.shm.sites import Site
+from brickd.shm.sites import Site, Tier
+
+_OF = {Tier.TENSORS: "", Tier.ROWS: "rows of ", Tier.HISTORY: "rows with equal histories of "}
+_BORN: Mapping[Tier, Mapping[blame.Blame | None, str]] = {
+    Tier.TENSORS: {blame.Blame.CULPRIT: "; its inputs were equal"},
+    Tier.ROWS: {blame.Blame.CULPRIT: "; its input rows were equal"},
+    Tier.HISTORY: {
+        blame.Blame.HERE_OR_CACHE: "; it began there or in a cache: its input rows were equal",
+        blame.Blame.PROPAGATED: "; it began earlier: its input rows already differ",
+    },
+}
 
 
 class JudgedCase(NamedTuple):
@@ -42,20 +52,19 @@ def judged(place: ServiceSite, category: str, case: Case) -> JudgedCase | None:
     fingerprints, site = _reader.Fingerprints(1), Site(place.kernel, place.layer, category)
     for worker, each in enumerate((case.against, case.other)):
         add(fingerprints, each, worker, 0, 1)
-    tier = _reader.TIER_ROWS if place.rows else _reader.TIER_TENSORS
-    found = match(fingerprints, (0, 1), (0, 0), by_input=True, tier=tier)
+    found = match(fingerprints, (0, 1), (0, 0), by_input=True, tier=place.tier)
     against, other = blame.read(fingerprints, 0), blame.read(fingerprints, 1)
     if not found.rows or against is None or other is None:
         return None
     # Other rows of the site already proved that the workers differ.
-    row = found.rows[0]._replace(class_=Class.DIVERGED) if place.rows else found.rows[0]
+    row = found.rows[0] if place.tier is Tier.TENSORS else found.rows[0]._replace(class_=Class.DIVERGED)
     return JudgedCase(blame.judged(row, site, against, other), against, other)
 
 
 def where(place: ServiceSite) -> str:
     """The name of the site, as it is shown to people."""
-    rows = "rows of " if place.rows else ""
-    return f"{rows}{place.kernel}" if place.layer < 0 else f"{rows}{place.kernel} layer {place.layer}"
+    of = _OF[place.tier]
+    return f"{of}{place.kernel}" if place.layer < 0 else f"{of}{place.kernel} layer {place.layer}"
 
 
 def who(finding: DivergentSite, called: KnownNames) -> str:
@@ -79,9 +88,19 @@ def what(finding: DivergentSite) -> str:
             text += ", NaN or infinite"
         elif judgement.error is not None:
             text += f", relative error {relative(judgement.error)}{' (rounding)' if judgement.rounding else ''}"
-        if judgement.blame is blame.Blame.CULPRIT:
-            text += "; its input rows were equal" if finding.place.rows else "; its inputs were equal"
+        text += _BORN[finding.place.tier].get(judgement.blame, "")
     return text
+
+
+def lead(finding: DivergentSite) -> tuple[bool, bool]:
+    """A key to sort findings: those whose difference was certainly born at their site come first.
+
+    After a wrong row, all later rows of its sequence are wrong, too. So many sites may differ by history.
+    """
+    if finding.place.tier is not Tier.HISTORY:
+        return False, False
+    found = judged(finding.place, finding.category, finding.shown)
+    return True, found is not None and found.judgement.blame is blame.Blame.PROPAGATED
 
 
 def command(finding: DivergentSite, called: KnownNames) -> str:
@@ -94,9 +113,9 @@ def command(finding: DivergentSite, called: KnownNames) -> str:
 
 
 def headlines(findings: Iterable[DivergentSite], called: KnownNames, now_ns: int) -> list[tuple[DivergentSite, str]]:
-    """Choose the first finding about each set of workers; write one sentence about all findings of that set."""
+    """Choose the leading finding about each set of workers; write one sentence about all findings of that set."""
     about: dict[tuple[str, tuple[str, ...]], list[DivergentSite]] = {}
-    for finding in findings:
+    for finding in sorted(findings, key=lead):
         about.setdefault((finding.place.service, tuple(sorted(finding.named))), []).append(finding)
     return [(found[0], _headline(found, called, now_ns)) for found in about.values()]
 
@@ -166,7 +185,7 @@ def announce_news(
         return
     known = Counter(who for finding in before for who in _whose(finding))
     now, reported, more = known.copy(), set[tuple[str, ...]](), dict[tuple[str, ...], DivergentSite]()
-    for finding in new:
+    for finding in sorted(new, key=lead):
         own = [who for who in _whose(finding) if _is_few(now, who)]
         if own:
             announce_finding(log_event, finding)

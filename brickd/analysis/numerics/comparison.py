@@ -20,9 +20,9 @@ from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.match import Class, Matched, MatchRow, SiteFound, match
 from brickd.analysis.numerics.row_verdict import is_unconfirmed
 from brickd.model.step_texts import StepTexts
-from brickd.shm._reader import CHECKED_STEP, TIER_HISTORY, TIER_ROWS, TIER_TENSORS
+from brickd.shm._reader import CHECKED_STEP
 from brickd.shm.records import checked_head
-from brickd.shm.sites import plain
+from brickd.shm.sites import Tier, plain
 
 ROWS_MAX = 1024  # rows that one comparison judges
 _BORN = (Blame.CULPRIT, Blame.HERE_OR_CACHE)
@@ -38,7 +38,7 @@ class EvidenceClass(StrEnum):
     RUN = "run"
 
 
-_TIERS = {EvidenceClass.ROW: TIER_ROWS, EvidenceClass.HISTORY: TIER_HISTORY}
+_TIERS = {EvidenceClass.ROW: Tier.ROWS, EvidenceClass.HISTORY: Tier.HISTORY}
 
 
 class Party(NamedTuple):
@@ -203,7 +203,7 @@ def compare(
         rows_max=ROWS_MAX,
         lost=[party.lost for party in parties],
         worn=[party.worn for party in parties],
-        tier=_TIERS.get(evidence, TIER_TENSORS),
+        tier=_TIERS.get(evidence, Tier.TENSORS),
         named=numerics.named,
     )
     if evidence == EvidenceClass.ROW:

@@ -6,6 +6,7 @@ Invariant: each fingerprint that was not compared is counted under its reason.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
@@ -19,6 +20,7 @@ from brickd.model.row_calls import RowCalls, row_calls
 from brickd.model.workers import Worker
 from brickd.shm import _reader
 from brickd.shm.segment_copy import CallPath, Reading
+from brickd.shm.sites import Tier
 
 _CLOSED = "closed"  # workers give this category to a site whose inside cannot be recorded
 
@@ -65,6 +67,7 @@ class ServiceSeen(NamedTuple):
         workers: the number of workers with sites.
         counts: the counts of fingerprints of whole tensors.
         rows: the counts of fingerprints of single rows.
+        histories: the counts of fingerprints of single rows with a history.
         calls: the calls that were examined for rows.
         layers: the number of layers with a row.
         layers_in_turn: the number of layers that have no rows, and in which a site still waits for its turn.
@@ -75,6 +78,7 @@ class ServiceSeen(NamedTuple):
         unreadable: the number of tensors that workers could not read.
         differ: the number of sites where workers differ.
         rows_differ: the number of sites where rows differ.
+        histories_differ: the number of sites where rows with equal histories differ.
         classes: the largest number of numeric classes at one site.
         unkept: the number of findings for which the daemon had no room.
         compared_ns: the time of the last comparison, since 1970; None if nothing was compared.
@@ -84,6 +88,7 @@ class ServiceSeen(NamedTuple):
     workers: int
     counts: SiteCounts
     rows: SiteCounts
+    histories: SiteCounts
     calls: RowCalls
     layers: int
     layers_in_turn: int
@@ -94,32 +99,35 @@ class ServiceSeen(NamedTuple):
     unreadable: int
     differ: int
     rows_differ: int
+    histories_differ: int
     classes: int
     unkept: int
     compared_ns: int | None
 
 
 def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]:
-    """Return the coverage of the services of these workers, except of services without sites and counts."""
+    """Return the coverage of the services of these workers, except of services that have nothing to compare."""
     found = []
     by_service: dict[str, list[Sequence[Sequence[str]]]] = {}
     for place, classes in _classes(compared, workers).items():
         by_service.setdefault(place.service, []).append(classes)
     for service in dict.fromkeys(worker.service for worker in workers):
         readings = [worker.reading for worker in workers if worker.service == service]
-        whole, rows = ([*_counts(compared, service, rows=of_rows)] for of_rows in (False, True))
+        whole, rows, histories = ([*_counts(compared, service, tier)] for tier in Tier)
         with_sites = [reading for reading in readings if reading.sites]
-        if not whole and not rows and not with_sites:
+        calls = row_calls(worker for worker in workers if worker.service == service)
+        if not (whole or rows or histories or with_sites or calls.histories):
             continue
         latest = compared.latest.get(service)
-        calls = row_calls(worker for worker in workers if worker.service == service)
         seen, waiting = row_layers(compared, service, with_sites, calls)
+        differ = Counter(place.tier for place in compared.findings if place.service == service)
         found.append(
             ServiceSeen(
                 service,
                 len(with_sites),
                 _sum(whole),
                 _sum(rows),
+                _sum(histories),
                 calls,
                 len(seen),
                 len(waiting),
@@ -128,8 +136,9 @@ def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]
                 no_inputs=sum(0 < counts.fingerprints == counts.bare for counts in whole),
                 lost=sum(map(lost, readings)),
                 unreadable=sum(reading.process["tensors_refused"] for reading in readings),
-                differ=sum((place.service, place.rows) == (service, False) for place in compared.findings),
-                rows_differ=sum((place.service, place.rows) == (service, True) for place in compared.findings),
+                differ=differ[Tier.TENSORS],
+                rows_differ=differ[Tier.ROWS],
+                histories_differ=differ[Tier.HISTORY],
                 classes=max(map(len, by_service.get(service, ())), default=1),
                 unkept=compared.unkept.get(service, 0),
                 compared_ns=None if latest is None else latest.at_ns,
@@ -138,8 +147,8 @@ def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]
     return found
 
 
-def _counts(compared: Compared, service: str, *, rows: bool) -> Iterator[SiteCounts]:
-    return (counts for place, counts in compared.sites.items() if (place.service, place.rows) == (service, rows))
+def _counts(compared: Compared, service: str, tier: Tier) -> Iterator[SiteCounts]:
+    return (counts for place, counts in compared.sites.items() if (place.service, place.tier) == (service, tier))
 
 
 def _sum(counts: Iterable[SiteCounts]) -> SiteCounts:
@@ -187,14 +196,15 @@ def sites(compared: Compared, workers: Sequence[Worker]) -> list[SiteSeen]:
     known = {
         place: SiteCounts(category)
         for place, category in (off | on).items()
-        if place._replace(rows=True) not in counted  # without counts of whole tensors, only rows are recorded
+        # without counts of whole tensors, only rows are recorded
+        if all(place._replace(tier=tier) not in counted for tier in (Tier.ROWS, Tier.HISTORY))
     } | counted
     left_out -= recorded
     classes = _classes(compared, workers)
     calls = {service: row_calls(worker for worker in workers if worker.service == service) for service in names}
     unknown = unknown_rows(calls)
     for place in unknown:  # the place of the site's rows, because the place of the site itself has no records
-        other = place._replace(rows=False)
+        other = place._replace(tier=Tier.TENSORS)
         counts = known.pop(other) if other in known and not known[other].fingerprints else SiteCounts("other")
         known.setdefault(place, SiteCounts(known[other].category if other in known else counts.category))
     found = []
@@ -204,7 +214,8 @@ def sites(compared: Compared, workers: Sequence[Worker]) -> list[SiteSeen]:
             state = SiteState.UNKNOWN
         elif state is SiteState.SILENT and is_in_turn(place, counted, calls[place.service]):
             state = SiteState.IN_TURN
-        phases = calls[place.service].kernels.get(place.kernel, {}) if place.rows and place.service in calls else {}
+        of = calls.get(place.service)
+        phases = of.kernels.get(place.kernel, {}) if of is not None and place.tier is Tier.ROWS else {}
         found.append(SiteSeen(place, state, counts, classes.get(place, ()), unknown.get(place, {}), phases))
     order = list(SiteState)
     return sorted(found, key=lambda each: (order.index(each.state), each.place))

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from brickd.analysis.numerics.fingerprints import GONE, Numerics
 from brickd.analysis.numerics.online_state import Compared, KeptEvidence
 from brickd.shm import _reader, records
-from brickd.shm.sites import Site, WorkerNames, digest, of_rows, plain
+from brickd.shm.sites import Site, Tier, WorkerNames, digest, of_tier, plain
 
 
 def add(
@@ -41,7 +41,7 @@ def recall(numerics: Numerics, compared: Compared, shards: Mapping[str, str]) ->
     """
     for place, finding in compared.findings.items():
         site = numerics.sites.number(Site(place.kernel, place.layer, finding.category))
-        oldest_ns = compared.oldest.get((place.service, place.rows))
+        oldest_ns = compared.oldest.get((place.service, place.tier))
         for case in dict.fromkeys((finding.first, finding.newest)):
             if oldest_ns is not None and case.at_ns >= oldest_ns:
                 continue
@@ -55,6 +55,7 @@ def recall(numerics: Numerics, compared: Compared, shards: Mapping[str, str]) ->
                     service = numerics.service_number(place.service)
                     add(numerics.fingerprints, evidence, producer.number, service, site, producer.shard_digest)
                     producer.newest = numerics.ends(place.service)
-        if place.rows:
+        if place.tier is not Tier.TENSORS:
             known = (numerics.producers.get(uuid) for uuid in finding.outliers)
-            numerics.named.update((of_rows(site), producer.number) for producer in known if producer is not None)
+            at = of_tier(site, place.tier)
+            numerics.named.update((at, producer.number) for producer in known if producer is not None)

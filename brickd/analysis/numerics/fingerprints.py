@@ -16,13 +16,14 @@ from brickd.analysis.numerics.row_workers import RowWorkers
 from brickd.analysis.weights.store import Weights
 from brickd.model.step_texts import StepTexts
 from brickd.shm import _reader
-from brickd.shm.sites import Site, Sites, WorkerNames, digest, of_rows
+from brickd.shm.sites import Site, Sites, Tier, WorkerNames, digest, of_tier
 
 WINDOW_BYTES = 64 << 20
 ALL_BYTES = 1 << 30  # the limit in bytes for the fingerprints that one query receives
 PRODUCERS_MAX = 4_096
 GONE = -1  # `began` of a worker whose first fingerprints were evicted before the worker was known
 _VAIN_MAX = 1_023
+_ROWS = 1 << Tier.ROWS | 1 << Tier.HISTORY
 _PRESUMED = _reader.SITE_PRESUMED
 _UNKNOWN = 2**32 - 2  # a number that is never given to a service
 
@@ -59,7 +60,7 @@ class FingerprintProducer:
     ) -> None:
         self.uuid, self.service, self.number, self.shard = uuid, service, number, shard
         self.lost = self.lost_before = self.latest = 0
-        self.newest = Ends(0, 0)
+        self.newest = Ends(0, 0, 0)
         self.began = numerics.gone + numerics.extent(service).end
         self._numerics, self._tables = numerics, tables
         self.shard_digest = digest(shard) if shard else 0
@@ -89,17 +90,18 @@ class FingerprintProducer:
         service = numerics.service_number(self.service)
         _, names, sites = self._learned
         before, all_before = numerics.ends(self.service), numerics.fingerprints.end
-        left_out, lacks_room = numerics.fingerprints.rows_left_out, not numerics.admits_rows(self)
+        left_out, lacks_room = numerics.fingerprints.left_out, not numerics.admits_rows(self)
         taken, weights = numerics.fingerprints.add(
-            self.number, service, self.shard_digest, sites, names, records, named, lacks_room
+            self.number, service, self.shard_digest, sites, names, records, named, _ROWS if lacks_room else 0
         )
-        if lacks_room:
-            numerics.row_workers.left_out[self.service] += numerics.fingerprints.rows_left_out - left_out
+        for tier, (before_it, now) in enumerate(zip(left_out, numerics.fingerprints.left_out, strict=True)):
+            if now != before_it:
+                numerics.row_workers.left_out[self.service, Tier(tier)] += now - before_it
         if numerics.fingerprints.end != all_before:  # records of weights are not added to these windows
             self.latest, after = numerics.fingerprints.end, numerics.ends(self.service)
             pairs = zip(self.newest, before, after, strict=True)
             self.newest = Ends(*(new if new != old else own for own, old, new in pairs))
-            if before.rows != after.rows and not lacks_room:
+            if before[1:] != after[1:] and not lacks_room:
                 numerics.row_workers.add(self.service, self.uuid)
         numerics.producers[self.uuid] = self
         if weights:
@@ -145,10 +147,11 @@ class FingerprintProducer:
 
 
 class Ends(NamedTuple):
-    """For each of the two windows of a service: a number that is one above the sequence number of a fingerprint."""
+    """For each tier of a service: a number that is one above the sequence number of a fingerprint in its window."""
 
     tensors: int
     rows: int
+    histories: int
 
 
 class WindowExtent(NamedTuple):
@@ -162,11 +165,11 @@ class WindowExtent(NamedTuple):
 class Numerics:
     """The fingerprints of many workers.
 
-    With `shares`, each service has two windows, one for whole tensors and one for rows. All windows then have equal
-    shares of the bytes, and fingerprints can be compared only in a copy of the object. `gone` is the number of
-    fingerprints that were evicted before this copy was made. `presumed` has the sites that are only presumed to be
-    row-wise. `named` has the pairs of a site and a worker (both as ids) for which rows are known to differ.
-    `step_texts` has the texts of steps that workers sent.
+    With `shares`, each service has a window for each tier that it sends. All windows then have equal shares of the
+    bytes, and fingerprints can be compared only in a copy of the object. `gone` is the number of fingerprints that were
+    evicted before this copy was made. `presumed` has the sites that are only presumed to be row-wise. `named` has the
+    pairs of a site and a worker (both as ids) for which rows are known to differ. `step_texts` has the texts of steps
+    that workers sent.
     """
 
     def __init__(self, bytes_max: int = WINDOW_BYTES, weights: Weights | None = None, *, shares: bool = False) -> None:
@@ -190,17 +193,17 @@ class Numerics:
         """The number of evicted fingerprints of all workers."""
         return self.gone + self.fingerprints.first
 
-    def extent(self, service: str, *, rows: bool = False) -> WindowExtent:
-        """The window of a service's whole tensors, or of its rows; any thread may call this."""
-        return WindowExtent(*self.fingerprints.extent(self._services.get(service, _UNKNOWN), rows))
+    def extent(self, service: str, tier: Tier = Tier.TENSORS) -> WindowExtent:
+        """The window of a service's fingerprints of this tier; any thread may call this."""
+        return WindowExtent(*self.fingerprints.extent(self._services.get(service, _UNKNOWN), tier))
 
     def ends(self, service: str) -> Ends:
         """The sequence numbers that the next fingerprints in the windows of a service will get."""
-        return Ends(self.extent(service).end, self.extent(service, rows=True).end)
+        return Ends(*(self.extent(service, tier).end for tier in Tier))
 
     def holds(self, producer: FingerprintProducer) -> bool:
         """Whether the windows have a fingerprint of this worker."""
-        extents = (self.extent(producer.service, rows=rows) for rows in (False, True))
+        extents = (self.extent(producer.service, tier) for tier in Tier)
         return any(newest > extent.first for newest, extent in zip(producer.newest, extents, strict=True))
 
     def admits_rows(self, producer: FingerprintProducer) -> bool:
@@ -208,7 +211,8 @@ class Numerics:
 
         def holds(uuid: str) -> bool:
             known = self.producers.get(uuid)
-            return known is not None and known.newest.rows > self.extent(known.service, rows=True).first
+            rows = (Tier.ROWS, Tier.HISTORY)
+            return known is not None and any(known.newest[of] > self.extent(known.service, of).first for of in rows)
 
         return self.row_workers.admits(producer.service, producer.uuid, holds)
 
@@ -231,7 +235,7 @@ class Numerics:
             number = self.sites.number
             sites = array("Q", (0 if row is None else number(tables.site(n)) for n, row in enumerate(tables.sites)))
             presumed = (site for site, row in zip(sites, tables.sites, strict=True) if row and row[2] == _PRESUMED)
-            self.presumed.update(map(of_rows, presumed))
+            self.presumed.update(of_tier(site, Tier.ROWS) for site in presumed)
             learned = self._learned[service] = Learned(tables, names, sites)
         return learned
 
@@ -265,7 +269,7 @@ class Numerics:
         other = Numerics(weights=self.weights.about(uuids))
         theirs = [producer for uuid, producer in self.producers.copy().items() if uuid in uuids]
         services = {producer.service for producer in theirs}
-        extents = [self.extent(service, rows=rows) for service in services for rows in (False, True)]
+        extents = [self.extent(service, tier) for service in services for tier in Tier]
         other.sites, other.gone, other.presumed = self.sites.copy(), self.gone, self.presumed.copy()
         other.step_texts = self.step_texts.copy()
         other.gone += sum({each.window: each.first for each in extents}.values())
@@ -276,7 +280,7 @@ class Numerics:
             [other.service_number(producer.service) for producer in mine],
         )
         for producer, end in zip(mine, ends, strict=True):
-            producer.newest = Ends(end, end)
+            producer.newest = Ends(end, end, end)
         return other
 
     def service_number(self, service: str) -> int:

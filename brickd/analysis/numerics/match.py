@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from brickd.shm import _reader
+from brickd.shm.sites import Tier
 
 
 class Class(IntEnum):
@@ -160,7 +161,7 @@ def match(
     rows_max: int = 4096,
     lost: Iterable[int] = (),
     worn: Iterable[bool] = (),
-    tier: int = _reader.TIER_TENSORS,
+    tier: Tier = Tier.TENSORS,
     named: Iterable[tuple[int, int]] = (),
 ) -> Matched:
     """Compare workers.
@@ -177,8 +178,7 @@ def match(
         lost: for a comparison by run, per worker, the number of lost records; empty if none was lost.
         worn: for a comparison by run, per worker, whether its oldest fingerprints may be evicted already; empty: all
             False.
-        tier: for a comparison by input: whether to compare whole tensors (`TIER_TENSORS`), single rows by their input
-            rows (`TIER_ROWS`), or single rows by their histories (`TIER_HISTORY`).
+        tier: for a comparison by input: which fingerprints to compare.
         named: pairs of a site and a worker whose rows are known to differ there. For such a pair, every difference
             counts.
     """

@@ -25,6 +25,10 @@ from brickd.analysis.numerics.online_state import (
 from brickd.base.json_values import I32_MAX, pieces, plain, require, unicode, whole
 from brickd.shm import _reader
 from brickd.shm.records import events
+from brickd.shm.sites import Tier
+
+_RECENT = {Tier.TENSORS: "recent", Tier.ROWS: "recent_rows", Tier.HISTORY: "recent_histories"}
+_HISTORY = "history"
 
 
 def encode(compared: Compared) -> Iterator[str]:
@@ -57,10 +61,7 @@ def encode(compared: Compared) -> Iterator[str]:
             "unkept": [plain(compared.unkept)],
             "births": [plain(not_finite.plain(compared.births))],
             "by_design": [plain(not_finite.plain_places(compared.by_design))],
-            "recent": [plain({service: recent_counts.plain(slots) for service, slots in compared.recent.items()})],
-            "recent_rows": [
-                plain({service: recent_counts.plain(slots) for service, slots in compared.recent_rows.items()})
-            ],
+            **{key: [plain(_recent(compared, tier))] for tier, key in _RECENT.items()},
         }
     )
 
@@ -80,14 +81,17 @@ def decode(document: Mapping[str, Any]) -> Compared:
         # Older documents do not have these keys.
         births=not_finite.of_document(document.get("births", [])),
         by_design=not_finite.places_of_document(document.get("by_design", [])),
-        # Older documents have no rows, and they do not tell when fingerprints were counted.
-        recent=_recent_of(document.get("recent", {})),
-        recent_rows=_recent_of(document.get("recent_rows", {})),
+        # Older documents have no rows or no histories, and they do not tell when fingerprints were counted.
+        recent={
+            (unicode(service), tier): recent_counts.of_document(slots)
+            for tier, key in _RECENT.items()
+            for service, slots in document.get(key, {}).items()
+        },
     )
 
 
-def _recent_of(document: Mapping[str, Any]) -> dict[str, recent_counts.Recent]:
-    return {unicode(service): recent_counts.of_document(slots) for service, slots in document.items()}
+def _recent(compared: Compared, tier: Tier) -> dict[str, list[list[int]]]:
+    return {service: recent_counts.plain(slots) for (service, of), slots in compared.recent.items() if of is tier}
 
 
 def _apart_of(document: Mapping[str, Any]) -> dict[ServiceSite, Apart]:
@@ -104,13 +108,20 @@ def _apart_of(document: Mapping[str, Any]) -> dict[ServiceSite, Apart]:
 
 
 def _plain(place: ServiceSite) -> tuple[str, str | list[str], int]:
-    """The three items of a site. For a site of rows, the kernel is inside a list."""
-    return place.service, [place.kernel] if place.rows else place.kernel, place.layer
+    """The three items of a site. For a site of rows, the kernel is inside a list; for histories, a word follows it."""
+    kernels: dict[Tier, str | list[str]] = {
+        Tier.TENSORS: place.kernel,
+        Tier.ROWS: [place.kernel],
+        Tier.HISTORY: [place.kernel, _HISTORY],
+    }
+    return place.service, kernels[place.tier], place.layer
 
 
 def _place_of(service: Any, kernel: Any, layer: Any) -> ServiceSite:
-    (name,) = kernel if isinstance(kernel, list) else (kernel,)
-    return ServiceSite(unicode(service), unicode(name), whole(layer, -1, I32_MAX), name is not kernel)
+    name, *words = kernel if isinstance(kernel, list) else (kernel,)
+    require(words in ([], [_HISTORY]), "no word or one known word", words)
+    tier = Tier.HISTORY if words else Tier.ROWS if name is not kernel else Tier.TENSORS
+    return ServiceSite(unicode(service), unicode(name), whole(layer, -1, I32_MAX), tier)
 
 
 def _counts_of(category: Any, *numbers: Any) -> SiteCounts:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from brickd.analysis.numerics.not_finite import Births, BornAt
 from brickd.analysis.numerics.recent_counts import Recent
+from brickd.shm.sites import ServiceTier, Tier
 
 SITES_MAX = 4_096  # sites with separate counts; all others share one count
 OTHERS = ("", -1)  # the kernel and the layer of the shared count
@@ -31,7 +32,7 @@ Apart = tuple[tuple[frozenset[str], frozenset[str]], ...]
 
 
 class ServiceSite(NamedTuple):
-    """A site of a service; `rows` is true if single rows are compared at the site, false if whole tensors are.
+    """A site of a service; `tier` tells whether whole tensors or single rows are compared at the site, and by what.
 
     All sites for which there was no room share one place, whose kernel is "".
     """
@@ -39,7 +40,7 @@ class ServiceSite(NamedTuple):
     service: str
     kernel: str
     layer: int
-    rows: bool = False
+    tier: Tier = Tier.TENSORS
 
     def is_of(self, services: Collection[str]) -> bool:
         """Whether this site belongs to one of `services`, or to no service."""
@@ -181,6 +182,13 @@ class Doubt(NamedTuple):
         return Doubt(self.workers.difference(workers), contradict, case) if contradict else None
 
 
+class RowsApart(NamedTuple):
+    """How many rows in a window another worker also had, but only in another context, or only with another lineage."""
+
+    context: int = 0
+    lineage: int = 0
+
+
 class Latest(NamedTuple):
     """The number of comparisons of a service, and the time (since 1970) when this number last grew."""
 
@@ -197,14 +205,11 @@ class Compared:
         window_bytes: the limit of the window in bytes; 0 if nothing is compared.
         window_since_ns: when the window began, since 1970.
         held: the number of fingerprints in the window. Evicted fingerprints are no longer compared.
-        oldest: for each window of fingerprints, the time (since 1970) when its oldest fingerprint had arrived. The key
-            is a pair: the service, and whether the window is the one for rows.
+        oldest: for each service and tier, the time (since 1970) when the oldest fingerprint in its window had arrived.
         apart: for each site, the workers of two numeric classes, if any are known.
         latest: for each service, the last growth of its number of comparisons.
-        recent: for each service, the counts of whole tensors in the last hour.
-        recent_rows: for each service, the counts of single rows in the last hour.
-        other_context: for each service, the number of rows in the window that another worker also had, but only in
-            another context.
+        recent: for each service and tier, the counts of fingerprints in the last hour.
+        rows_apart: for each service and tier of rows, the rows in the window that another worker had in another way.
         row_doubts: for each site whose rows differ but cannot be judged, why they cannot be judged.
         births: NaN and infinities that were born in a worker.
         by_design: NaN and infinities that a worker has computed since its first fingerprints.
@@ -219,7 +224,7 @@ class Compared:
     window_bytes: int = 0
     window_since_ns: int = 0
     held: int = 0
-    oldest: Mapping[tuple[str, bool], int] = field(default_factory=dict)
+    oldest: Mapping[ServiceTier, int] = field(default_factory=dict)
     sites: Mapping[ServiceSite, SiteCounts] = field(default_factory=dict)
     findings: Mapping[ServiceSite, DivergentSite] = field(default_factory=dict)
     doubts: Mapping[ServiceSite, Doubt] = field(default_factory=dict)
@@ -227,9 +232,8 @@ class Compared:
     latest: Mapping[str, Latest] = field(default_factory=dict)
     unlooked: int = 0
     unkept: Mapping[str, int] = field(default_factory=dict)
-    recent: Mapping[str, Recent] = field(default_factory=dict)
-    recent_rows: Mapping[str, Recent] = field(default_factory=dict)
-    other_context: Mapping[str, int] = field(default_factory=dict)
+    recent: Mapping[ServiceTier, Recent] = field(default_factory=dict)
+    rows_apart: Mapping[ServiceTier, RowsApart] = field(default_factory=dict)
     row_doubts: Mapping[ServiceSite, str] = field(default_factory=dict)
     births: Births = field(default_factory=dict)
     by_design: Collection[BornAt] = frozenset()
@@ -244,9 +248,8 @@ class Compared:
             apart={place: each for place, each in self.apart.items() if place.is_of(services)},
             latest={service: latest for service, latest in self.latest.items() if service in services},
             unkept={service: n for service, n in self.unkept.items() if service in services},
-            recent={service: slots for service, slots in self.recent.items() if service in services},
-            recent_rows={service: slots for service, slots in self.recent_rows.items() if service in services},
-            other_context={service: n for service, n in self.other_context.items() if service in services},
+            recent={of: slots for of, slots in self.recent.items() if of[0] in services},
+            rows_apart={of: apart for of, apart in self.rows_apart.items() if of[0] in services},
             row_doubts={place: why for place, why in self.row_doubts.items() if place.is_of(services)},
             births={at: birth for at, birth in self.births.items() if at.service in services},
             by_design=frozenset(at for at in self.by_design if at.service in services),

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from brickd.analysis.numerics.online_state import Compared, ServiceSite, SiteCounts
 from brickd.model.row_calls import RowCalls, RowSite
 from brickd.shm.segment_copy import Reading
+from brickd.shm.sites import Tier
 
 
 def row_layers(
@@ -21,7 +22,7 @@ def row_layers(
     Also return the layers that have none, and in which a site waits for its turn.
     """
     counts = {place: each for place, each in compared.sites.items() if place.service == service}
-    seen = {place.layer for place, each in counts.items() if place.rows and each.fingerprints}
+    seen = {place.layer for place, each in counts.items() if place.tier is Tier.ROWS and each.fingerprints}
     waiting = set[int]()
     for reading in readings if calls.turns else ():
         for site in reading.sites:
@@ -33,7 +34,7 @@ def row_layers(
 
 def is_in_turn(place: ServiceSite, counts: Mapping[ServiceSite, SiteCounts], calls: RowCalls) -> bool:
     """Whether a known site has not had its turn yet."""
-    if not calls.turns or place in counts or place._replace(rows=True) in counts:
+    if not calls.turns or any(place._replace(tier=tier) in counts for tier in Tier):
         return False
     return not calls.why(RowSite(place.kernel, place.layer))
 
@@ -44,5 +45,5 @@ def unknown_rows(calls: Mapping[str, RowCalls]) -> dict[ServiceSite, dict[str, i
     for service, of in calls.items():
         for why, sites in of.unknown.items():
             for site, n in sites.items():
-                found.setdefault(ServiceSite(service, *site, rows=True), {})[why] = n
+                found.setdefault(ServiceSite(service, *site, Tier.ROWS), {})[why] = n
     return found

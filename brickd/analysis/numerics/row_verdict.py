@@ -3,8 +3,7 @@
 Owns: the majority and the outliers among pairs. Must not know: how rows are counted (row_pairs.h), reports. Invariants:
 An outlier differs from a worker of the majority. It also differs from a second worker of the majority, or is far from
 that worker. No two workers of the majority differ. The majority is larger than the number of outliers. There is no
-verdict if most workers contradict themselves. There is none either if more than two workers are involved in differences
-and no two workers agree. In both cases, either the operator does not treat rows separately, or it does not always
+verdict at an unsteady site (row_pairs.h): either the operator does not treat rows separately, or it does not always
 compute equal outputs from equal inputs.
 """
 
@@ -16,12 +15,10 @@ from typing import NamedTuple
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.place_state import GroupVerdict
 from brickd.shm import _reader
-from brickd.shm.sites import of_rows
 
 UNSTEADY = "unsteady"  # most workers contradict themselves, or no two of three agree
 UNCONFIRMED = "unconfirmed"  # the site is presumed to be row-wise, but its rows have not shown that
 _CONFIRMED = 3  # this many repeated rows confirm that a site is row-wise
-_CONTRADICTS = 3  # with this many rows, a worker contradicts itself, and two workers differ
 
 
 class RowPair(NamedTuple):
@@ -80,14 +77,13 @@ class RowVerdict(NamedTuple):
 
 
 def row_pairs(fingerprints: _reader.Fingerprints, service: int, site: int) -> list[RowPair]:
-    """Return the pairs of workers of a service at a site of rows."""
+    """Return the pairs of workers of a service at a site of single rows."""
     return [RowPair(*pair) for pair in fingerprints.row_pairs(service, site)]
 
 
 def is_unconfirmed(numerics: Numerics, service: int, site: int) -> bool:
     """Whether a site is only presumed to be row-wise, and too few rows had the same output in several steps."""
-    presumed = of_rows(site) in numerics.presumed
-    return presumed and numerics.fingerprints.rows_repeated(service, site) < _CONFIRMED
+    return site in numerics.presumed and numerics.fingerprints.rows_repeated(service, site) < _CONFIRMED
 
 
 def judge_pairs(pairs: Sequence[RowPair]) -> RowVerdict:
@@ -103,14 +99,11 @@ def judge_pairs(pairs: Sequence[RowPair]) -> RowVerdict:
     nothing = GroupVerdict(workers, frozenset())
     differing = [pair for pair in pairs if any(pair.differs)]
     agreeing = [frozenset(pair[:2]) for pair in pairs if pair.agree]
-    contradict = {worker for pair in pairs for worker in pair[:2] if pair.unlike_own[pair.side(worker)] >= _CONTRADICTS}
     if not differing:
         return RowVerdict(nothing)
-    if 2 * len(contradict) > len(workers):
+    if _reader.rows_unsteady(pairs):
         return RowVerdict(nothing, doubt=UNSTEADY)
     involved = {worker for pair in differing for worker in pair[:2]}
-    if len(involved) > 2 and not agreeing:
-        return RowVerdict(nothing, doubt=UNSTEADY)
     majority = _majority(workers, agreeing)
     outliers = frozenset(worker for worker in workers - majority if _is_outlier(worker, majority, pairs))
     if len(majority) <= len(outliers):

@@ -11,15 +11,19 @@ from collections import Counter
 from collections.abc import Callable
 
 from brickd.shm._reader import ROW_WORKERS_MAX
+from brickd.shm.sites import ServiceTier
 
 _ASK_AGAIN = 64  # after this many attempts of other workers, the admitted workers are checked again
 
 
 class RowWorkers:
-    """The admitted workers of all services; `left_out`: for each service, the rows left out since the last `take`."""
+    """The admitted workers of all services.
+
+    `left_out`: for each service and tier, the rows that were left out since the last `take`.
+    """
 
     def __init__(self) -> None:
-        self.left_out: Counter[str] = Counter()
+        self.left_out: Counter[ServiceTier] = Counter()
         self._admitted: dict[str, set[str]] = {}
         self._attempts = 0
 
@@ -44,7 +48,7 @@ class RowWorkers:
         if not admitted:
             self._admitted.pop(service, None)
 
-    def take(self) -> Counter[str]:
-        """Return how many rows were left out since the last call, by service."""
+    def take(self) -> Counter[ServiceTier]:
+        """Return how many rows were left out since the last call, by service and tier."""
         taken, self.left_out = self.left_out, Counter()
         return taken

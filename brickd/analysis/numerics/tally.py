@@ -13,7 +13,7 @@ from typing import NamedTuple
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.online_state import OTHERS, SITES_MAX, ServiceSite, SiteCounts
 from brickd.analysis.numerics.recent_counts import FingerprintCounts
-from brickd.shm.sites import is_rows, plain
+from brickd.shm.sites import ServiceTier, plain, tier_of
 
 
 class _Places(NamedTuple):
@@ -39,16 +39,13 @@ class Tally:
         """A copy of all counts."""
         return self._sites.copy()
 
-    def take(self, services: Collection[str]) -> Mapping[tuple[str, bool], FingerprintCounts]:
-        """Add the counts since the last look, and return them.
-
-        The keys tell the service, and whether rows were counted.
-        """
+    def take(self, services: Collection[str]) -> Mapping[ServiceTier, FingerprintCounts]:
+        """Add the counts since the last look, and return them."""
         if departed := self._services.difference(services):
             self._services -= departed
             self._sites = {place: counts for place, counts in self._sites.items() if place.service not in departed}
             self._forget(number for number, places in self._places.items() if places.service in departed)
-        news, strangers = dict[tuple[str, bool], FingerprintCounts](), set[int]()
+        news, strangers = dict[ServiceTier, FingerprintCounts](), set[int]()
         for number, site, *more in self._numerics.fingerprints.counts():
             place, category = self._placed(number, site)
             if not place.is_of(services):
@@ -61,12 +58,12 @@ class Tally:
             self._sites[place] = before.and_(*more)
             new = SiteCounts(category, *more)
             counts = FingerprintCounts(new.fingerprints, new.bare, new.stateful, new.met)
-            about = place.service, place.rows
+            about = place.service, place.tier
             news[about] = news.get(about, FingerprintCounts()).plus(counts)
-        for service, rows in self._numerics.row_workers.take().items():
+        for (service, tier), rows in self._numerics.row_workers.take().items():
             if service in services:
-                before_them = news.get((service, True), FingerprintCounts())
-                news[service, True] = before_them.plus(FingerprintCounts(rows, left_out=rows))
+                before_them = news.get((service, tier), FingerprintCounts())
+                news[service, tier] = before_them.plus(FingerprintCounts(rows, left_out=rows))
         self._services.update(service for service, _ in news if service)
         self._forget(strangers)
         return news
@@ -96,7 +93,7 @@ class Tally:
         found = places.of.get(site)
         if found is None:
             named = self._numerics.sites[site]
-            place = ServiceSite(places.service, named.kernel, named.layer, is_rows(site))
+            place = ServiceSite(places.service, named.kernel, named.layer, tier_of(site))
             category = named.category
             if place not in self._sites and len(self._sites) >= SITES_MAX:
                 place, category = ServiceSite(places.service, *OTHERS), "other"

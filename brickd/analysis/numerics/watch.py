@@ -17,13 +17,20 @@ from brickd.analysis.numerics.birth_alarms import log_births
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.not_finite import BirthsWatch
 from brickd.analysis.numerics.numeric_classes import TURNS_MAX, JudgeTurns, Learning
-from brickd.analysis.numerics.online_state import Compared, DivergentSite, Latest, ServiceSite
+from brickd.analysis.numerics.online_state import (
+    Compared,
+    DivergentSite,
+    Latest,
+    RowsApart,
+    ServiceSite,
+)
 from brickd.analysis.numerics.recent_counts import added
 from brickd.analysis.numerics.tally import Tally
 from brickd.analysis.numerics.watch_round import Roll, WatchRound
 from brickd.model.event_log import LogEvent
+from brickd.shm.sites import ServiceTier, Tier
 
-_CONTEXTS_NS = 10_000_000_000  # a count sorts up to 16,384 rows under the window's lock
+_APART_NS = 10_000_000_000  # a count sorts up to 16,384 rows under the window's lock
 _MARKS_MAX = 4_096  # remembered looks; that many take more than an hour
 
 
@@ -52,12 +59,12 @@ class Watch:
         self._unlooked_before = before.unlooked
         self._turns = JudgeTurns(turns)
         self._rows_since: dict[ServiceSite, int] = {}
-        self._contexts_ns: dict[str, int] = {}
+        self._apart_ns: dict[ServiceTier, int] = {}
         self._births = BirthsWatch(numerics)
         self._judged_end = self._looked = 0
         # The cases of the last look. The reader reports a group again when one of its fingerprints repeats.
         self._seen = frozenset[tuple[int, bool]]()
-        self._marks: dict[tuple[str, bool], deque[tuple[int, int]]] = {}  # (number of fingerprints so far, time)
+        self._marks: dict[ServiceTier, deque[tuple[int, int]]] = {}  # (number of fingerprints so far, time)
         self._forgotten: deque[tuple[Collection[str], Callable[[DivergentSite], bool]]] = deque()
 
     @property
@@ -108,13 +115,12 @@ class Watch:
         known = self.compared.of_services(roll.services)
         born = self._births.look(known.births, known.by_design, roll.names.keys(), at_ns)
         log_births(self._log_event, born.births, born.new, roll.names)
-        latest, recent, recent_rows = dict(known.latest), dict(known.recent), dict(known.recent_rows)
-        for (service, rows), counts in news.items():
-            if counts.met and not rows:
+        latest, recent = dict(known.latest), dict(known.recent)
+        for (service, tier), counts in news.items():
+            if counts.met and tier is Tier.TENSORS:
                 latest[service] = Latest(counts.met + (latest[service].met if service in latest else 0), at_ns)
             if service:
-                of = recent_rows if rows else recent
-                of[service] = added(of.get(service, ()), at_ns, counts)
+                recent[service, tier] = added(recent.get((service, tier), ()), at_ns, counts)
         self.compared = replace(
             known,
             held=fingerprints.end - fingerprints.first,
@@ -122,8 +128,7 @@ class Watch:
             sites=self._tally.sites(),
             latest=latest,
             recent=recent,
-            recent_rows=recent_rows,
-            other_context=self._other_contexts(known.other_context, news, at_ns),
+            rows_apart=self._rows_apart(known.rows_apart, news, at_ns),
             births=born.births,
             by_design=born.by_design,
             births_unkept=born.unkept + fingerprints.untracked,
@@ -131,26 +136,27 @@ class Watch:
         )
         return self.compared
 
-    def _other_contexts(
-        self, known: Mapping[str, int], news: Collection[tuple[str, bool]], at_ns: int
-    ) -> Mapping[str, int]:
-        """Now and then, count the rows that another worker also had, but only in another context.
+    def _rows_apart(
+        self, known: Mapping[ServiceTier, RowsApart], news: Collection[ServiceTier], at_ns: int
+    ) -> Mapping[ServiceTier, RowsApart]:
+        """Now and then, count the rows that another worker also had, but only in another context or lineage.
 
         This is done in services that have new rows.
         """
         found = dict(known)
-        for service in (service for service, rows in news if rows and service):
-            if at_ns - self._contexts_ns.get(service, 0) >= _CONTEXTS_NS:
-                self._contexts_ns[service] = at_ns
-                found[service] = self._numerics.fingerprints.rows_apart(self._numerics.service_number(service))
+        for service, tier in news:
+            if service and tier is not Tier.TENSORS and at_ns - self._apart_ns.get((service, tier), 0) >= _APART_NS:
+                self._apart_ns[service, tier] = at_ns
+                number = self._numerics.service_number(service)
+                found[service, tier] = RowsApart(*self._numerics.fingerprints.rows_apart(number, tier))
         return found
 
-    def _oldest(self, services: Collection[str], at_ns: int) -> dict[tuple[str, bool], int]:
-        """Return, for each service, when the oldest fingerprint in its window of whole tensors and of rows arrived."""
+    def _oldest(self, services: Collection[str], at_ns: int) -> dict[ServiceTier, int]:
+        """Return, for each service and tier, when the oldest fingerprint in its window arrived."""
         self._marks = {of: marks for of, marks in self._marks.items() if of[0] in services}
-        for service, rows in itertools.product(services, (False, True)):
-            _, first, end = self._numerics.extent(service, rows=rows)
-            marks = self._marks.setdefault((service, rows), deque(maxlen=_MARKS_MAX))
+        for service, tier in itertools.product(services, Tier):
+            _, first, end = self._numerics.extent(service, tier)
+            marks = self._marks.setdefault((service, tier), deque(maxlen=_MARKS_MAX))
             if not marks or marks[-1][0] != end:
                 marks.append((end, at_ns))
             while marks and marks[0][0] <= first:

@@ -21,7 +21,7 @@ from brickd.analysis.numerics.row_verdict import UNCONFIRMED, is_unconfirmed, ju
 from brickd.analysis.numerics.tally import Tally
 from brickd.model.event_log import LogEvent
 from brickd.shm import records
-from brickd.shm.sites import is_rows
+from brickd.shm.sites import Tier, tier_of
 
 _WAIT_NS = 30_000_000_000  # the wait for rows of a third worker before two workers that disagree are reported
 
@@ -74,8 +74,8 @@ class WatchRound:
         if print_ is None or not group or print_[0] not in self._producers:
             return False
         site = self.numerics.sites[print_[1]]
-        place = ServiceSite(self._producers[print_[0]].service, site.kernel, site.layer, is_rows(print_[1]))
-        if place.rows:
+        place = ServiceSite(self._producers[print_[0]].service, site.kernel, site.layer, tier_of(print_[1]))
+        if place.tier is not Tier.TENSORS:
             return self._judge_rows(place, print_[1], number)
         workers = frozenset(worker for worker, *_ in group)
         uuids = {worker: self._producers[worker].uuid for worker in workers if worker in self._producers}

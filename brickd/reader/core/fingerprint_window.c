@@ -278,7 +278,7 @@ void brick_fingerprints_mute(struct brick_fingerprints *p, uint32_t *workers, si
 
 static uint32_t outputs_max(const struct brick_kept_fingerprint *fingerprint)
 {
-    return brick_fingerprint_is_row(fingerprint) ? BRICK_ROW_OUTPUTS_MAX : BRICK_OUTPUTS_MAX;
+    return brick_fingerprint_tier(fingerprint) != BRICK_TIER_TENSORS ? BRICK_ROW_OUTPUTS_MAX : BRICK_OUTPUTS_MAX;
 }
 
 /* Returns whether another worker has a current fingerprint in the group. The fingerprints of other workers that it
@@ -422,7 +422,7 @@ static enum brick_added make(const struct brick_origin *by, const struct brick_r
     if (row)
         inputs = brick_digest(inputs, row_width(c));
     if (history)
-        inputs = brick_digest(c->position, c->valid);
+        inputs = brick_digest(brick_digest(c->position, c->valid), ((const struct brick_output *)(const void *)&slots[1])->token);
     fingerprint->inputs = readable || history ? inputs | 1 : 0;
     uint64_t context = brick_digest(fingerprint->backend, fingerprint->of);
     context = brick_digest(brick_digest(context, fingerprint->params), history ? 0 : fingerprint->valid);
@@ -476,12 +476,7 @@ static enum brick_added add_one(struct brick_fingerprints *p, const struct brick
     }
     if (p->bytes_max == 0)
         return BRICK_ADDED;
-    if (brick_fingerprint_has_history(&fingerprint)) {
-        if (!make_room(p, fingerprint.slots))
-            return BRICK_ADDED_NO_MEMORY;
-        put(p, &fingerprint, slots);
-        return BRICK_ADDED;
-    }
+    const int single = brick_fingerprint_tier(&fingerprint) != BRICK_TIER_TENSORS;
     struct brick_site_count *count = brick_count_of(p, fingerprint.service, brick_fingerprint_site(&fingerprint));
     if (count == NULL || !make_room(p, fingerprint.slots))
         return BRICK_ADDED_NO_MEMORY;
@@ -489,15 +484,14 @@ static enum brick_added add_one(struct brick_fingerprints *p, const struct brick
     count->fingerprints++;
     fingerprint.own_count = count->site != 0;
     put(p, &fingerprint, slots);
-    if (!brick_fingerprint_is_row(&fingerprint)) /* rows are omitted: a NaN in a row would be counted at two sites */
+    if (!single) /* rows are omitted: a NaN in a row would be counted at two sites */
         brick_births_count(p, &fingerprint, slots);
     count->bare += fingerprint.inputs == 0;
     count->stateful += fingerprint.inputs != 0 && fingerprint.stateful;
     if (!brick_fingerprint_is_grouped(&fingerprint))
         return BRICK_ADDED;
     if (join(p, p->end - 1, count)) /* rows are not compared here: all rows of a site are judged together */
-        brick_count_unlike(p, p->end - 1, count,
-                           brick_fingerprint_is_row(&fingerprint) ? BRICK_ROUNDED_SPREAD : rounded(p, p->end - 1));
+        brick_count_unlike(p, p->end - 1, count, single ? BRICK_ROUNDED_SPREAD : rounded(p, p->end - 1));
     return BRICK_ADDED;
 }
 

@@ -15,8 +15,8 @@
  * is set in the site's digest. So rows are never compared with whole tensors, and they are counted separately. Which
  * kernel runs depends on the number of rows in the call, so one worker may have several outputs for the same row.
  *
- * Rows with a history have a separate site, too (BRICK_SITE_HISTORY). In place of their inputs, their history and lineage
- * decide with which rows they must agree. They are kept for later comparisons, but are in no group and in no counts.
+ * Rows with a history have a separate site, too (BRICK_SITE_HISTORY). In place of their inputs, their history, lineage and
+ * position decide with which rows they must agree.
  */
 #ifndef BRICKD_FINGERPRINT_WINDOW_H
 #define BRICKD_FINGERPRINT_WINDOW_H
@@ -42,11 +42,25 @@ enum brick_tier {
     BRICK_TIERS
 };
 
+static inline enum brick_tier brick_tier_of_flags(uint8_t flags) /* enum brick_checked_flags */
+{
+    return (flags & BRICK_CHECKED_HISTORY) != 0 ? BRICK_TIER_HISTORY
+           : (flags & BRICK_CHECKED_ROWS) != 0  ? BRICK_TIER_ROWS
+                                                : BRICK_TIER_TENSORS;
+}
+
+static inline enum brick_tier brick_tier_of_site(uint64_t site)
+{
+    return (site & BRICK_SITE_HISTORY) != 0 ? BRICK_TIER_HISTORY
+           : (site & BRICK_SITE_ROWS) != 0  ? BRICK_TIER_ROWS
+                                            : BRICK_TIER_TENSORS;
+}
+
 struct brick_kept_fingerprint {
     uint64_t site;    /* digest of kernel and layer */
     uint64_t context; /* digest of everything that must be equal for a comparison, except the inputs */
     uint64_t inputs;  /* digest of all inputs, and of the position if the host gave it; 0: no readable inputs. For a row
-                       * with a history: digest of its history and lineage */
+                       * with a history: digest of its history, lineage and position */
     uint64_t group;   /* digest of the group; 0: in no group */
     uint64_t output;  /* the output's checksum */
     uint32_t next, previous; /* if current: the lower halves of the numbers of its neighbours in the group's ring */
@@ -223,21 +237,9 @@ static inline uint64_t brick_fingerprint_step(const struct brick_kept_fingerprin
     return (fingerprint->flags & BRICK_CHECKED_STEP) != 0 ? fingerprint->step : fingerprint->ticks;
 }
 
-static inline int brick_fingerprint_is_row(const struct brick_kept_fingerprint *fingerprint)
-{
-    return (fingerprint->flags & BRICK_CHECKED_ROWS) != 0;
-}
-
-static inline int brick_fingerprint_has_history(const struct brick_kept_fingerprint *fingerprint)
-{
-    return (fingerprint->flags & BRICK_CHECKED_HISTORY) != 0;
-}
-
 static inline enum brick_tier brick_fingerprint_tier(const struct brick_kept_fingerprint *fingerprint)
 {
-    return brick_fingerprint_has_history(fingerprint) ? BRICK_TIER_HISTORY
-           : brick_fingerprint_is_row(fingerprint)    ? BRICK_TIER_ROWS
-                                                      : BRICK_TIER_TENSORS;
+    return brick_tier_of_flags(fingerprint->flags);
 }
 
 /* Returns the site, with BRICK_SITE_STATEFUL if the worker flags the site. */
@@ -249,7 +251,7 @@ static inline uint64_t brick_fingerprint_site(const struct brick_kept_fingerprin
 /* Returns whether the fingerprint is in a group, that is, compared with fingerprints of equal inputs. */
 static inline int brick_fingerprint_is_grouped(const struct brick_kept_fingerprint *fingerprint)
 {
-    return fingerprint->inputs != 0 && !fingerprint->stateful && !brick_fingerprint_has_history(fingerprint);
+    return fingerprint->inputs != 0 && !fingerprint->stateful;
 }
 
 /* brick_fingerprints_current returns the number of any current fingerprint in the group of this fingerprint, or p->end

@@ -24,9 +24,9 @@
  *
  * If single rows of tensors are compared, another rule applies: two workers diverge at a site only if they differ there
  * in several rows and steps (core/row_pairs.h). A worker may have several outputs for one row. It agrees with another
- * worker if the two have one output in common. Rows with a history are compared in the same way, with two exceptions.
- * Outputs must be equal to the last bit, because equal histories and lineages mean the same computation. And if most
- * workers that are compared at a site contradict themselves, none of them diverges: their class is UNSTEADY.
+ * worker if the two have one output in common. At an unsteady site, no worker diverges: their class is UNSTEADY. Rows with
+ * a history are compared in the same way, but outputs must be equal to the last bit, because equal histories and
+ * lineages mean the same computation.
  *
  * A difference that rounding does not explain is always a divergence. If two workers have more than a few such
  * differences, or if one of them contradicts itself, they are not of two classes (core/match_classes.c). The class of a

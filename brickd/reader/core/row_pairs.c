@@ -23,7 +23,7 @@ int brick_rows_far(const struct brick_fingerprints *p, uint64_t one, uint64_t ot
     struct brick_record a[BRICK_CHECKED_SLOTS_MAX], b[BRICK_CHECKED_SLOTS_MAX];
     if (brick_fingerprints_at(p, one)->output == brick_fingerprints_at(p, other)->output)
         return 0;
-    if (brick_fingerprint_has_history(brick_fingerprints_at(p, one)))
+    if (brick_fingerprint_tier(brick_fingerprints_at(p, one)) == BRICK_TIER_HISTORY)
         return 1;
     brick_fingerprints_slots(p, brick_fingerprints_at(p, one), a);
     brick_fingerprints_slots(p, brick_fingerprints_at(p, other), b);
@@ -198,6 +198,36 @@ static struct brick_row_pair *count_site(const struct brick_fingerprints *p, con
     return pairs;
 }
 
+/* ---- whether a site is comparable ------------------------------------------ */
+
+enum { SHARES = 1, CONTRADICTS = 2, DIFFERS = 4 };
+
+int brick_rows_unsteady(const struct brick_row_pair *pairs, size_t count)
+{
+    size_t room = 0, workers = 0, contradict = 0, differ = 0;
+    int agree = 0;
+    for (size_t i = 0; i < count; i++)
+        room = pairs[i].rows > 0 && pairs[i].other >= room ? pairs[i].other + (size_t)1 : room;
+    uint8_t *found = calloc(room + 1, sizeof *found);
+    if (found == NULL)
+        return -1;
+    for (size_t i = 0; i < count; i++) {
+        const struct brick_row_pair *pair = &pairs[i];
+        const int differs = pair->differs[0] || pair->differs[1];
+        for (int side = 0; pair->rows > 0 && side < 2; side++)
+            found[side == 0 ? pair->one : pair->other] |= (uint8_t)(SHARES | (differs ? DIFFERS : 0)
+                | (pair->unlike_own[side] >= BRICK_ROWS_FAR_MIN ? CONTRADICTS : 0));
+        agree |= pair->rows > 0 && !differs && pair->far[0] == 0 && pair->far[1] == 0;
+    }
+    for (size_t worker = 0; worker < room; worker++) {
+        workers += (found[worker] & SHARES) != 0;
+        contradict += (found[worker] & CONTRADICTS) != 0;
+        differ += (found[worker] & DIFFERS) != 0;
+    }
+    free(found);
+    return 2 * contradict > workers || (differ > 2 && !agree);
+}
+
 /* ---- in a comparison ------------------------------------------------------ */
 
 static int is_named(const struct brick_match *m, uint64_t site, uint32_t worker)
@@ -206,26 +236,6 @@ static int is_named(const struct brick_match *m, uint64_t site, uint32_t worker)
         if (m->named[i].site == site && m->named[i].worker == m->workers[worker])
             return 1;
     return 0;
-}
-
-/* Returns whether most of the workers with a shared row at a site have several outputs for such a row. */
-static int is_unsteady(const struct brick_match *m, struct brick_row_pair *pairs)
-{
-    const uint32_t workers = (uint32_t)(m->count < BRICK_ROW_WORKERS_MAX ? m->count : BRICK_ROW_WORKERS_MAX);
-    uint32_t sharing = 0, unsteady = 0;
-    for (uint32_t worker = 0; worker < workers; worker++) {
-        uint32_t rows = 0, unlike_own = 0;
-        for (uint32_t other = 0; other < workers; other++) {
-            if (other == worker)
-                continue;
-            const struct brick_row_pair *pair = other < worker ? pair_at(pairs, other, worker) : pair_at(pairs, worker, other);
-            rows += pair->rows;
-            unlike_own += pair->unlike_own[other < worker];
-        }
-        sharing += rows > 0;
-        unsteady += unlike_own > 0;
-    }
-    return 2 * unsteady > sharing;
 }
 
 static int do_differ(const struct brick_match *m, struct brick_row_pair *pairs, uint64_t site, uint32_t one, uint32_t other)
@@ -270,7 +280,11 @@ int brick_rows_settle(struct work *w)
             continue;
         const int has_rows = row < m->rows_count && m->rows[row].site == site;
         struct brick_row_pair *pairs = has_rows ? count_site(w->p, w->entries + from, i - from, m->count) : NULL;
-        const int unsteady = m->tier == BRICK_TIER_HISTORY && pairs != NULL && is_unsteady(m, pairs);
+        const int unsteady = pairs != NULL ? brick_rows_unsteady(pairs, pairs_of(m->count)) : 0;
+        if (unsteady < 0) {
+            free(pairs);
+            return 0;
+        }
         for (; row < m->rows_count && m->rows[row].site == site; row++) {
             if (pairs == NULL)
                 return 0;
@@ -316,7 +330,7 @@ struct brick_row_pair *brick_row_pairs(const struct brick_fingerprints *p, uint3
     size_t entries = 0, workers = 0, found = 0;
     for (uint64_t n = p->end; e != NULL && n-- > p->first && entries < ENTRIES_MAX;) {
         const struct brick_kept_fingerprint *f = brick_fingerprints_at(p, n);
-        if (f->site == site && f->service == service && brick_fingerprint_is_row(f) && f->count > 0)
+        if (f->site == site && f->service == service && f->count > 0)
             e[entries++] = (struct entry){.fingerprint = f, .number = n, .worker = f->worker};
     }
     uint32_t *numbers = e != NULL ? number_workers(e, entries, &workers) : NULL;

@@ -16,6 +16,10 @@
  * them. Both rules also require that such rows occur in at least two steps.
  *
  * Rows with a history must be equal to the last bit, so there each output that the other worker does not have is far.
+ *
+ * A worker contradicts itself if two of its own outputs for a row differ by more than rounding, for BRICK_ROWS_FAR_MIN
+ * or more rows. A site is unsteady if most of the workers contradict themselves, or if more than two workers differ from
+ * others and no two workers agree. Then it does not compute equal outputs from equal inputs, and no worker is blamed.
  */
 #ifndef BRICKD_ROW_PAIRS_H
 #define BRICKD_ROW_PAIRS_H
@@ -47,6 +51,9 @@ struct brick_row_pair {
 
 /* Returns whether two outputs for one row differ by more than rounding; for rows with a history, whether they differ. */
 int brick_rows_far(const struct brick_fingerprints *p, uint64_t one, uint64_t other);
+
+/* Returns whether a site with these pairs is unsteady; -1 if out of memory. Pairs without rows do not count. */
+int brick_rows_unsteady(const struct brick_row_pair *pairs, size_t count);
 
 /* Compares the current rows of a service's workers at a site. Returns the pairs of workers, which the caller frees, and
  * sets *count to their number. Returns NULL if out of memory. */

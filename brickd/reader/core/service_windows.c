@@ -7,7 +7,7 @@
 #define COUNTS_MIN ((size_t)1024)
 #define TOGETHER UINT32_MAX /* in place of a service: all services that have no separate windows */
 
-static struct brick_service_window *append(struct brick_windows *w, uint32_t service, int rows)
+static struct brick_service_window *append(struct brick_windows *w, uint32_t service, enum brick_tier tier)
 {
     if (w->count == w->room) {
         const size_t room = w->room > 0 ? 2 * w->room : 4;
@@ -18,7 +18,7 @@ static struct brick_service_window *append(struct brick_windows *w, uint32_t ser
         w->room = room;
     }
     struct brick_service_window *of = &w->windows[w->count++];
-    *of = (struct brick_service_window){.number = w->numbers++, .service = service, .rows = rows};
+    *of = (struct brick_service_window){.number = w->numbers++, .service = service, .tier = tier};
     brick_fingerprints_init(&of->window, w->bytes_max, w->key);
     return of;
 }
@@ -26,7 +26,7 @@ static struct brick_service_window *append(struct brick_windows *w, uint32_t ser
 int brick_windows_init(struct brick_windows *w, size_t bytes_max, uint64_t key, int shares)
 {
     *w = (struct brick_windows){.bytes_max = bytes_max, .key = key, .shares = shares};
-    return shares || append(w, 0, 0) != NULL;
+    return shares || append(w, 0, BRICK_TIER_TENSORS) != NULL;
 }
 
 void brick_windows_free(struct brick_windows *w)
@@ -36,20 +36,20 @@ void brick_windows_free(struct brick_windows *w)
     free(w->windows);
 }
 
-static struct brick_service_window *found(const struct brick_windows *w, uint32_t service, int rows)
+static struct brick_service_window *found(const struct brick_windows *w, uint32_t service, enum brick_tier tier)
 {
     for (size_t n = 0; n < w->count; n++)
-        if (w->windows[n].service == service && w->windows[n].rows == rows)
+        if (w->windows[n].service == service && w->windows[n].tier == tier)
             return &w->windows[n];
     return NULL;
 }
 
-struct brick_service_window *brick_windows_of(struct brick_windows *w, uint32_t service, int rows)
+struct brick_service_window *brick_windows_of(struct brick_windows *w, uint32_t service, enum brick_tier tier)
 {
     if (!w->shares)
         return &w->windows[0];
-    struct brick_service_window *own = found(w, service, rows);
-    return own != NULL ? own : found(w, TOGETHER, rows);
+    struct brick_service_window *own = found(w, service, tier);
+    return own != NULL ? own : found(w, TOGETHER, tier);
 }
 
 /* Limits each window to its share, and evicts the fingerprints that exceed it. Returns 0 if out of memory. */
@@ -66,15 +66,15 @@ static int share(struct brick_windows *w)
     return whole;
 }
 
-struct brick_service_window *brick_windows_made(struct brick_windows *w, uint32_t service, int rows)
+struct brick_service_window *brick_windows_made(struct brick_windows *w, uint32_t service, enum brick_tier tier)
 {
-    struct brick_service_window *of = w->shares ? found(w, service, rows) : &w->windows[0];
+    struct brick_service_window *of = w->shares ? found(w, service, tier) : &w->windows[0];
     if (of != NULL)
         return of;
     const int together = w->count >= BRICK_WINDOWS_MAX;
-    if (together && (of = found(w, TOGETHER, rows)) != NULL)
+    if (together && (of = found(w, TOGETHER, tier)) != NULL)
         return of;
-    return append(w, together ? TOGETHER : service, rows) != NULL && share(w) ? &w->windows[w->count - 1] : NULL;
+    return append(w, together ? TOGETHER : service, tier) != NULL && share(w) ? &w->windows[w->count - 1] : NULL;
 }
 
 struct brick_fingerprints *brick_windows_hold(struct brick_windows *w, uint64_t number, uint64_t *there)
@@ -99,8 +99,8 @@ static void drop(struct brick_windows *w, struct brick_service_window *of)
 
 void brick_windows_drop(struct brick_windows *w, uint32_t service)
 {
-    for (int rows = 0; w->shares && rows < 2; rows++) {
-        struct brick_service_window *of = found(w, service, rows);
+    for (int tier = 0; w->shares && tier < BRICK_TIERS; tier++) {
+        struct brick_service_window *of = found(w, service, (enum brick_tier)tier);
         if (of != NULL) {
             drop(w, of);
             share(w); /* the shares of the other windows are larger now */

@@ -1,17 +1,17 @@
 /* core/service_windows.h - the windows of fingerprints of all services, which share a limit of bytes in equal parts.
  *
- * Each service has a window for fingerprints of whole tensors, and another window for those of single rows, because a
- * step has many more rows than tensors. Whenever a window is added or removed, the limit is divided anew. So a service
- * that sends many fingerprints evicts only its own ones, and rows evict only rows. The number of a fingerprint is
- * unique over all windows: its upper bits are the number of the window, which is never used again. If `shares` is 0,
- * there is only window 0, which has all fingerprints.
+ * Each service has a window for each tier of fingerprints that it sends, because a step has many more rows than
+ * tensors. Whenever a window is added or removed, the limit is divided anew. So a service that sends many fingerprints
+ * evicts only its own ones, and only those of the same tier. The number of a fingerprint is unique over all windows: its
+ * upper bits are the number of the window, which is never used again. If `shares` is 0, there is only window 0, which
+ * has all fingerprints.
  */
 #ifndef BRICKD_SERVICE_WINDOWS_H
 #define BRICKD_SERVICE_WINDOWS_H
 
 #include "fingerprint_window.h"
 
-/* At most this many windows belong to one service each. All further services share two more windows. So if the limit is
+/* At most this many windows belong to one service each. All further services share one more window for each tier. So if the limit is
  * 64 MiB, each window has at least 200 KiB. */
 #ifndef BRICK_WINDOWS_MAX
 #define BRICK_WINDOWS_MAX 256u
@@ -22,7 +22,7 @@ struct brick_service_window {
     struct brick_fingerprints window;
     uint64_t number;
     uint32_t service;
-    int rows; /* whether the window has fingerprints of rows, not of whole tensors */
+    enum brick_tier tier;
 };
 
 struct brick_windows {
@@ -41,10 +41,10 @@ enum brick_windows_sum { BRICK_SUM_FIRST, BRICK_SUM_END, BRICK_SUM_REFUSED, BRIC
 int brick_windows_init(struct brick_windows *w, size_t bytes_max, uint64_t key, int shares);
 void brick_windows_free(struct brick_windows *w);
 
-/* Returns the window for the whole tensors of a service, or for its rows. Returns NULL if there is none. */
-struct brick_service_window *brick_windows_of(struct brick_windows *w, uint32_t service, int rows);
+/* Returns the window for a service's fingerprints of this tier. Returns NULL if there is none. */
+struct brick_service_window *brick_windows_of(struct brick_windows *w, uint32_t service, enum brick_tier tier);
 /* Like brick_windows_of, but creates the window if it is missing. Returns NULL if out of memory. */
-struct brick_service_window *brick_windows_made(struct brick_windows *w, uint32_t service, int rows);
+struct brick_service_window *brick_windows_made(struct brick_windows *w, uint32_t service, enum brick_tier tier);
 /* Returns the window that has this fingerprint, and sets *there to its number in the window. Returns NULL if the
  * fingerprint was evicted. */
 struct brick_fingerprints *brick_windows_hold(struct brick_windows *w, uint64_t number, uint64_t *there);

@@ -122,6 +122,7 @@ static PyMethodDef reader_methods[] = {
     {"tensor_error", reader_tensor_error, METH_VARARGS,
      "The relative error of the second tensor, or None if unknown; both are records of a checksum without inputs, "
      "except the first slot."},
+    {"rows_unsteady", reader_rows_unsteady, METH_O, "Whether a site with these pairs of workers is unsteady (row_pairs.h)."},
     {"weights_of", reader_weights_of, METH_VARARGS, "The number of each record's tensor, or -1."},
     {"weights_held", reader_weights_held, METH_VARARGS,
      "The number of each record's content; a new content gets a number if there are fewer than `most`, else 0."},

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-#define WORKERS_MAX (1 << 24)
-
 static Fingerprints *fingerprints_made(PyTypeObject *type, Py_ssize_t bytes_max, int shares)
 {
     uint64_t key;
@@ -62,9 +60,9 @@ struct added {
     Py_ssize_t bytes;
     struct brick_record *weights; /* NULL: there were none so far */
     size_t weights_count;
-    uint64_t rows_left_out;
+    uint64_t left_out[BRICK_TIERS];
     int no_memory;
-    int leaves_rows_out; /* whether records of rows are only counted, not added */
+    unsigned leaves_out; /* a bit for each tier whose records are only counted, not added */
 };
 
 /* Copies the record of a weight to a->weights. Returns 0 if its site is unknown or if there is no memory. */
@@ -101,14 +99,14 @@ static void add_all(struct brick_windows *all, const struct brick_origin *by, co
             memcpy(slots + 1, bytes + (at + 1) * sizeof *slots, (c->slots - 1u) * sizeof *slots);
         const int weight = c->kind == BRICK_KIND_CHECKED && (c->flags & BRICK_CHECKED_WEIGHT) != 0
                            && c->slots == BRICK_CHECKED_SLOTS(0) && c->slots <= left;
-        const int rows = c->kind == BRICK_KIND_CHECKED && (c->flags & BRICK_CHECKED_ROWS) != 0;
-        if (rows && a->leaves_rows_out && c->slots == BRICK_CHECKED_SLOTS(c->inputs) && c->slots <= left) {
-            a->rows_left_out += (c->inputs + 1u) / 2;
+        const enum brick_tier tier = c->kind == BRICK_KIND_CHECKED ? brick_tier_of_flags(c->flags) : BRICK_TIER_TENSORS;
+        if ((a->leaves_out >> tier & 1) != 0 && c->slots == BRICK_CHECKED_SLOTS(c->inputs) && c->slots <= left) {
+            a->left_out[tier] += tier == BRICK_TIER_ROWS ? (c->inputs + 1u) / 2 : 1;
             at += c->slots;
             a->bytes = (Py_ssize_t)(at * sizeof *slots);
             continue;
         }
-        struct brick_service_window *of = brick_windows_made(all, by->service, rows);
+        struct brick_service_window *of = brick_windows_made(all, by->service, tier);
         struct brick_fingerprints *p = of != NULL ? &of->window : NULL;
         const enum brick_added added = p == NULL ? BRICK_ADDED_NO_MEMORY
                                        : weight  ? BRICK_ADDED
@@ -138,9 +136,9 @@ static PyObject *fingerprints_add(PyObject *self, PyObject *args)
     Py_buffer sites, names, records;
     unsigned int worker, service;
     unsigned long long shard;
-    int named, leaves_rows_out = 0;
-    if (!PyArg_ParseTuple(args, "IIKy*y*y*p|p:add", &worker, &service, &shard, &sites, &names, &records, &named,
-                          &leaves_rows_out))
+    unsigned int leaves_out = 0;
+    int named;
+    if (!PyArg_ParseTuple(args, "IIKy*y*y*p|I:add", &worker, &service, &shard, &sites, &names, &records, &named, &leaves_out))
         return NULL;
     const struct brick_origin by = {
         .worker = worker,
@@ -153,13 +151,14 @@ static PyObject *fingerprints_add(PyObject *self, PyObject *args)
         .named = named,
     };
     PyObject *result = NULL;
-    struct added a = {.leaves_rows_out = leaves_rows_out};
+    struct added a = {.leaves_out = leaves_out};
     if (worker >= WORKERS_MAX) {
         PyErr_Format(PyExc_ValueError, "the worker's number must be below %d, not %u", WORKERS_MAX, worker);
     } else {
         take_lock(&p->mutex);
         add_all(&p->all, &by, records.buf, records.len, &a);
-        p->rows_left_out += a.rows_left_out;
+        for (int tier = 0; tier < BRICK_TIERS; tier++)
+            p->left_out[tier] += a.left_out[tier];
         pthread_mutex_unlock(&p->mutex);
         result = a.no_memory ? PyErr_NoMemory()
                              : Py_BuildValue("(ny#)", a.bytes, a.weights != NULL ? (const char *)a.weights : "",
@@ -177,7 +176,7 @@ static PyObject *fingerprints_add(PyObject *self, PyObject *args)
 static PyObject *fingerprints_unlike(PyObject *self, PyObject *unused)
 {
     Fingerprints *p = (Fingerprints *)self;
-    uint64_t waiting[BRICK_UNLIKE_MAX + BRICK_WINDOWS_MAX + 2]; /* each window returns at least one */
+    uint64_t waiting[BRICK_UNLIKE_MAX + BRICK_WINDOWS_MAX + BRICK_TIERS]; /* each window returns at least one */
     size_t count = 0;
     take_lock(&p->mutex);
     for (size_t n = 0; n < p->all.count; n++) {
@@ -325,8 +324,8 @@ static PyObject *fingerprints_forget(PyObject *self, PyObject *number)
         return NULL;
     take_lock(&p->mutex);
     int done = 1;
-    for (int rows = 0; rows < 2; rows++) {
-        struct brick_service_window *of = brick_windows_of(&p->all, service, rows);
+    for (int tier = 0; tier < BRICK_TIERS; tier++) {
+        struct brick_service_window *of = brick_windows_of(&p->all, service, (enum brick_tier)tier);
         done &= of == NULL || brick_fingerprints_forget(&of->window, service);
     }
     pthread_mutex_unlock(&p->mutex);
@@ -355,6 +354,14 @@ uint64_t *numbers_in(PyObject *sequence, uint64_t below, size_t *count)
     }
     Py_DECREF(tuple);
     return values;
+}
+
+int is_tier(int tier)
+{
+    if (tier >= 0 && tier < BRICK_TIERS)
+        return 1;
+    PyErr_Format(PyExc_ValueError, "the tier is %d, expected 0 to %d", tier, BRICK_TIERS - 1);
+    return 0;
 }
 
 uint32_t *workers_in(PyObject *sequence, size_t *count)
@@ -423,11 +430,11 @@ static PyObject *fingerprints_extent(PyObject *self, PyObject *args)
     Fingerprints *p = (Fingerprints *)self;
     PyObject *number;
     uint32_t service;
-    int rows;
-    if (!PyArg_ParseTuple(args, "Op:extent", &number, &rows) || !service_of(number, &service))
+    int tier;
+    if (!PyArg_ParseTuple(args, "Oi:extent", &number, &tier) || !service_of(number, &service) || !is_tier(tier))
         return NULL;
     take_lock(&p->mutex);
-    const struct brick_service_window *of = brick_windows_of(&p->all, service, rows);
+    const struct brick_service_window *of = brick_windows_of(&p->all, service, (enum brick_tier)tier);
     const uint64_t window = of != NULL ? of->number : p->all.numbers;
     const uint64_t first = of != NULL ? of->window.first : 0, end = of != NULL ? of->window.end : 0;
     pthread_mutex_unlock(&p->mutex);
@@ -458,8 +465,8 @@ static PyMethodDef fingerprints_methods[] = {
      "Numbers of fingerprints whose group also has another output: a few per site, each returned once."},
     {"forget", fingerprints_forget, METH_O, "Drop the counts of a service's sites, but keep its fingerprints."},
     {"extent", fingerprints_extent, METH_VARARGS,
-     "(window, evicted, received): the number of the window for a service's whole tensors, or for its rows, and how "
-     "many fingerprints it has evicted and received."},
+     "(window, evicted, received): the number of the window for a service's fingerprints of a tier, and how many "
+     "fingerprints it has evicted and received."},
     {"drop", fingerprints_drop, METH_O, "Drop the fingerprints of a service that has separate windows."},
     {"mute", fingerprints_mute, METH_O, "Remove the fingerprints of workers from all groups."},
     {"counts", fingerprints_counts, METH_NOARGS,
@@ -480,8 +487,9 @@ static PyMethodDef fingerprints_methods[] = {
     {"row_pairs", fingerprints_row_pairs, METH_VARARGS,
      "[(one, other, rows, apart, far, unlike_own, newest, differs)] for pairs of a service's workers at a site of "
      "rows; the last five have a value for each worker (row_pairs.h)."},
-    {"rows_apart", fingerprints_rows_apart, METH_O,
-     "How many rows of a service cannot be compared, because other workers had them only in another context."},
+    {"rows_apart", fingerprints_rows_apart, METH_VARARGS,
+     "How many rows of a service in a tier cannot be compared, because other workers had them only in another context, "
+     "or only with another lineage."},
     {"rows_repeated", fingerprints_rows_repeated, METH_VARARGS,
      "How many rows at a site of a service had the same output in several steps of a worker (row_census.h)."},
     {"match", (PyCFunction)(void (*)(void))fingerprints_match, METH_VARARGS | METH_KEYWORDS, "Compare workers."},
@@ -496,17 +504,19 @@ static PyObject *fingerprints_sum(PyObject *self, void *of)
     return PyLong_FromUnsignedLongLong(sum);
 }
 
-static PyObject *fingerprints_rows_left_out(PyObject *self, void *unused)
+static PyObject *fingerprints_left_out(PyObject *self, void *unused)
 {
     Fingerprints *p = (Fingerprints *)self;
+    unsigned long long left_out[BRICK_TIERS];
     take_lock(&p->mutex);
-    const uint64_t rows = p->rows_left_out;
+    for (int tier = 0; tier < BRICK_TIERS; tier++)
+        left_out[tier] = p->left_out[tier];
     pthread_mutex_unlock(&p->mutex);
-    return PyLong_FromUnsignedLongLong(rows);
+    return Py_BuildValue("(KKK)", left_out[BRICK_TIER_TENSORS], left_out[BRICK_TIER_ROWS], left_out[BRICK_TIER_HISTORY]);
 }
 
 static PyGetSetDef fingerprints_sums[] = {
-    {"rows_left_out", fingerprints_rows_left_out, NULL, "How many rows were only counted, not added.", NULL},
+    {"left_out", fingerprints_left_out, NULL, "For each tier, how many fingerprints were only counted, not added.", NULL},
     {"first", fingerprints_sum, NULL,
      "How many fingerprints were evicted; if there is one window, also the number of the oldest fingerprint.",
      (void *)BRICK_SUM_FIRST},
@@ -530,7 +540,7 @@ static PyType_Slot fingerprints_slots[] = {
     {Py_tp_getset, fingerprints_sums},
     {Py_tp_doc,
      "Fingerprints(bytes_max, shares=False): the newest fingerprints of workers. With shares, each service has one "
-     "window for whole tensors and one for rows, and all windows may use the same number of bytes."},
+     "window for each tier that it sends, and all windows may use the same number of bytes."},
     {0, NULL},
 };
 PyType_Spec fingerprints_spec = {"brickd.shm._reader.Fingerprints", sizeof(Fingerprints), 0, Py_TPFLAGS_DEFAULT,

@@ -130,8 +130,8 @@ PyObject *fingerprints_match(PyObject *self, PyObject *args, PyObject *keywords)
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOp|OdnOOiO:match", names, &workers, &since, &m.by_input, &only_step,
                                      &m.rtol, &rows_max, &losses, &wear, &tier, &names_of))
         return NULL;
-    if (tier < 0 || tier >= BRICK_TIERS)
-        return PyErr_Format(PyExc_ValueError, "the tier is %d, expected 0 to %d", tier, BRICK_TIERS - 1);
+    if (!is_tier(tier))
+        return NULL;
     m.tier = (enum brick_tier)tier;
     struct brick_fingerprints *window = window_of_all(p);
     if (window == NULL)
@@ -223,6 +223,35 @@ static PyObject *pair_of(const struct brick_service_window *of, const struct bri
                          PyBool_FromLong((long)pair->differs[1]));
 }
 
+PyObject *reader_rows_unsteady(PyObject *module, PyObject *list)
+{
+    PyObject *all = PySequence_Tuple(list);
+    const size_t count = all != NULL ? (size_t)PyTuple_GET_SIZE(all) : 0;
+    struct brick_row_pair *pairs = all != NULL ? calloc(count + 1, sizeof *pairs) : NULL;
+    if (all != NULL && pairs == NULL)
+        PyErr_NoMemory();
+    int read = pairs != NULL;
+    for (size_t i = 0; read && i < count; i++) {
+        struct brick_row_pair *p = &pairs[i];
+        PyObject *newest;
+        int differs[2] = {0};
+        read = PyArg_ParseTuple(PyTuple_GET_ITEM(all, (Py_ssize_t)i), "III(II)(II)(II)O(pp):rows_unsteady", &p->one, &p->other,
+                                &p->rows, &p->apart[0], &p->apart[1], &p->far[0], &p->far[1], &p->unlike_own[0],
+                                &p->unlike_own[1], &newest, &differs[0], &differs[1]);
+        p->differs[0] = (uint32_t)differs[0];
+        p->differs[1] = (uint32_t)differs[1];
+        if (read && (p->one >= p->other || p->other >= WORKERS_MAX)) {
+            PyErr_Format(PyExc_ValueError, "the workers of a pair are %u and %u, expected ascending numbers below %d", p->one,
+                         p->other, WORKERS_MAX);
+            read = 0;
+        }
+    }
+    const int unsteady = read ? brick_rows_unsteady(pairs, count) : 0;
+    free(pairs);
+    Py_XDECREF(all);
+    return !read ? NULL : unsteady < 0 ? PyErr_NoMemory() : PyBool_FromLong(unsteady);
+}
+
 PyObject *fingerprints_row_pairs(PyObject *self, PyObject *args)
 {
     Fingerprints *p = (Fingerprints *)self;
@@ -236,7 +265,7 @@ PyObject *fingerprints_row_pairs(PyObject *self, PyObject *args)
     int whole = 1;
     Py_BEGIN_ALLOW_THREADS
     pthread_mutex_lock(&p->mutex);
-    const struct brick_service_window *its = brick_windows_of(&p->all, service, 1);
+    const struct brick_service_window *its = brick_windows_of(&p->all, service, brick_tier_of_site(site));
     if (its != NULL) {
         of.number = its->number;
         pairs = brick_row_pairs(&its->window, service, site, &count);
@@ -251,23 +280,22 @@ PyObject *fingerprints_row_pairs(PyObject *self, PyObject *args)
     return list;
 }
 
-static PyObject *census(uint64_t found) { return found != UINT64_MAX ? PyLong_FromUnsignedLongLong(found) : PyErr_NoMemory(); }
-
-PyObject *fingerprints_rows_apart(PyObject *self, PyObject *service)
+PyObject *fingerprints_rows_apart(PyObject *self, PyObject *args)
 {
     Fingerprints *p = (Fingerprints *)self;
-    uint64_t found = 0;
-    const unsigned long number = PyLong_AsUnsignedLong(service);
-    if (PyErr_Occurred())
+    struct brick_rows_apart found = {0};
+    unsigned int service;
+    int tier, whole = 1;
+    if (!PyArg_ParseTuple(args, "Ii:rows_apart", &service, &tier) || !is_tier(tier))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
     pthread_mutex_lock(&p->mutex);
-    const struct brick_service_window *its = brick_windows_of(&p->all, (uint32_t)number, 1);
+    const struct brick_service_window *its = brick_windows_of(&p->all, service, (enum brick_tier)tier);
     if (its != NULL)
-        found = brick_rows_in_other_contexts(&its->window, (uint32_t)number);
+        whole = brick_rows_apart(&its->window, service, (enum brick_tier)tier, &found);
     pthread_mutex_unlock(&p->mutex);
     Py_END_ALLOW_THREADS
-    return census(found);
+    return whole ? Py_BuildValue("(KK)", (unsigned long long)found.context, (unsigned long long)found.lineage) : PyErr_NoMemory();
 }
 
 PyObject *fingerprints_rows_repeated(PyObject *self, PyObject *args)
@@ -280,10 +308,10 @@ PyObject *fingerprints_rows_repeated(PyObject *self, PyObject *args)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
     pthread_mutex_lock(&p->mutex);
-    const struct brick_service_window *its = brick_windows_of(&p->all, service, 1);
+    const struct brick_service_window *its = brick_windows_of(&p->all, service, BRICK_TIER_ROWS);
     if (its != NULL)
         found = brick_rows_repeated(&its->window, service, site);
     pthread_mutex_unlock(&p->mutex);
     Py_END_ALLOW_THREADS
-    return census(found);
+    return found != UINT64_MAX ? PyLong_FromUnsignedLongLong(found) : PyErr_NoMemory();
 }

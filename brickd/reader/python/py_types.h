@@ -43,6 +43,7 @@ PyObject *reader_deferred_slots(PyObject *module, PyObject *args);
 PyObject *reader_span_lines(PyObject *module, PyObject *args);
 /* python/fn_weights.c */
 PyObject *reader_tensor_error(PyObject *module, PyObject *args);
+PyObject *reader_rows_unsteady(PyObject *module, PyObject *list);
 PyObject *reader_weights_of(PyObject *module, PyObject *args);
 PyObject *reader_weights_held(PyObject *module, PyObject *args);
 PyObject *reader_weights_put(PyObject *module, PyObject *args);

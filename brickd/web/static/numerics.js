@@ -12,7 +12,7 @@ import { chosen } from "./place.js";
 import { SitePart, siteKey } from "./site.js";
 import { Table } from "./table.js";
 
-const CLASSES = ["weights", "input", "row"];
+const CLASSES = ["weights", "input", "row", "history"];
 
 /** The states of a site; the command `brickd coverage` has the same texts. */
 export const STATES = {
@@ -133,10 +133,10 @@ const MISSING = [
 /** Return the counts of what was not compared, which are not 0. */
 function missingOf({ services }) {
   const rows = [];
-  for (const { service, unseen, weights, row, input } of services) {
+  for (const { service, unseen, weights, row, history, input } of services) {
     const { not_comparable: notComparable, ...ofWeights } = weights?.unseen ?? {};
     for (const [group, counts] of [["fingerprints", unseen], ["weights", ofWeights], ["weights", notComparable],
-      ["rows unknown", row?.unknown], ["findings", { unkept: input?.unkept }]]) {
+      ["rows unknown", row?.unknown], ["histories unknown", history?.unknown], ["findings", { unkept: input?.unkept }]]) {
       for (const [why, n] of Object.entries(counts ?? {})) if (n) rows.push({ service, what: `${group}: ${why.replaceAll("_", " ")}`, n });
     }
   }
