@@ -248,7 +248,7 @@ class _Found(NamedTuple):
 def _found(compared: Compared, of: ServiceTier, now_ns: int | None) -> _Found:
     counts = _counted(compared, of, now_ns)
     reasons = _reasons(compared, of, counts)
-    doubts = Counter(why for place, why in compared.row_doubts.items() if (place.service, place.tier) == of)
+    doubts = Counter(each.why for place, each in compared.row_doubts.items() if (place.service, place.tier) == of)
     sites = [place for place, each in compared.sites.items() if (place.service, place.tier) == of and each.met]
     if doubts and all(place in compared.row_doubts for place in sites):
         counts = counts._replace(met=0)

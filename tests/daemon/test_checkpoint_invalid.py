@@ -34,7 +34,17 @@ from test_deferred import defer, finalize, measured
 from test_recording_hostile import ANYTHING, places
 from verbs import brickd, document
 
-from brickd.analysis.numerics.online_state import Case, Compared, DivergentSite, Doubt, Latest, ServiceSite, SiteCounts
+from brickd.analysis.numerics.online_state import (
+    Case,
+    Compared,
+    DivergentSite,
+    Doubt,
+    Latest,
+    RowDoubt,
+    ServiceSite,
+    SiteCounts,
+)
+from brickd.analysis.numerics.recent_counts import FingerprintCounts, RecentSlot
 from brickd.analysis.problem import Problem
 from brickd.analysis.problem_book import Entry
 from brickd.base.paths import runtime
@@ -66,6 +76,7 @@ from brickd.shm.ledger import ledger_of
 from brickd.shm.removed_workers import RemovedWorker
 from brickd.shm.removed_workers import WorkerCounts as Counted
 from brickd.shm.segment_copy import Reading
+from brickd.shm.sites import Tier
 from brickd.state import checkpoint
 from brickd.state.daemon_state import Memory
 from brickd.state.runtime_dir import Home
@@ -138,6 +149,8 @@ def made(dead: Dead) -> Memory:
         latest={"api": Latest(5, 1)},
         unlooked=1,
         unkept={"api": 1},
+        row_doubts={ServiceSite("api", "mlp", 2, Tier.HISTORY): RowDoubt("unsteady", 5)},
+        recent={("api", tier): (RecentSlot(7, FingerprintCounts(5, 1, 1, 2, 1)),) for tier in Tier},
     )
     one = RemovedWorker(GONE, "", "api", 3, "3", 1, 1, 2, False, 1, Counted(5, 1, 1, 1, 1))
     memory.removed.fold([one])
@@ -361,6 +374,11 @@ WRONG: dict[tuple[Any, ...], tuple[Any, ...]] = {
     ("compared", "doubts", 0, 3): (None, 7, [7], ["\ud800"]),
     ("compared", "doubts", 0, 4): (None, 7, [7]),
     ("compared", "doubts", 0, 5): (7, [1]),
+    ("compared", "row_doubts", 0, 1): (None, 7, ["mlp", "else"], ["mlp", "history", "history"]),
+    ("compared", "row_doubts", 0, 3): NO_TEXT,
+    ("compared", "row_doubts", 0, 4): NO_COUNT,
+    ("compared", "recent_histories", "api"): (None, [[]], [[7, 5]], [[7, 5, 1, 1, 2, 1]] * 13),
+    ("compared", "recent_histories", "api", 0, 5): NO_COUNT,
     FINDING: ([], None),
     (*FINDING, 2): NO_COUNT,
     (*FINDING, 3): (None, [9], [0]),

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up_workers import MadeUp
 from test_histories_compared import HISTORY, INNER, OUTER, Fleet, record, right, wrong
+from test_rows import doubts
 
 from brickd.analysis.evidence_verdicts import Comparisons, EvidenceVerdict, verdicts
 from brickd.analysis.numerics import online_codec, row_workers
@@ -25,7 +26,9 @@ from brickd.model.worker_names import KnownNames
 from brickd.model.workers import Worker
 from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
+from brickd.shm.segment_copy import SiteKey
 from brickd.shm.sites import Tier
+from brickd.views.numerics_summary import about
 
 HERE = ServiceSite("api", "k1", 3, Tier.HISTORY)
 INSIDE = HERE._replace(kernel="k2")
@@ -65,6 +68,7 @@ def test_equal_rows_after_equal_histories_prove_the_service_equal() -> None:
     assert (by_history.recorded, by_history.command) == (True, None)
     for tier in (Tier.TENSORS, Tier.ROWS):
         assert (verdict(found, tier).verdict, verdict(found, tier).looked_at) == ("unproven", 0)
+    assert not found.latest, "this is the time of the last comparison by input"
 
 
 @pytest.mark.parametrize(
@@ -133,13 +137,35 @@ def test_rows_with_a_history_and_rows_without_one_are_never_compared() -> None:
     }
 
 
+def sharing(workers: int) -> Fleet:
+    """Workers whose fingerprints of each tier have a window of their own, as in a daemon."""
+    fleet = Fleet(numerics=Numerics(1 << 20, shares=True))
+    fleet.workers = [fleet.worker(f"u{n}") for n in range(workers)]
+    return fleet
+
+
 def test_rows_of_too_many_workers_are_counted_and_never_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_workers, "ROW_WORKERS_MAX", 2)
-    fleet = differing()
+    fleet = sharing(3)
+    fleet.healthy((0, 1))
+    fleet.faulty(2)
+    fleet.each(2, CheckedRecord(right(1), (), position=1, valid=9, flags=HISTORY))
     found = fleet.look()
     assert (found.findings, found.sites[HERE].fingerprints) == ({}, 8)
     by_history = verdict(found)
-    assert (by_history.looked_at, by_history.compared, dict(by_history.not_comparable)) == (12, 8, {"workers": 4})
+    assert (by_history.looked_at, by_history.compared, dict(by_history.not_comparable)) == (13, 8, {"workers": 5})
+    assert verdict(found, Tier.ROWS).looked_at == 0
+
+
+def test_a_worker_takes_the_place_of_one_whose_histories_are_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_workers, "ROW_WORKERS_MAX", 1)
+    fleet = sharing(2)
+    fleet.healthy((0,))
+    fleet.healthy((1,))
+    assert dict(fleet.numerics.row_workers.left_out) == {("api", Tier.HISTORY): 4}, "the first worker has rows"
+    fleet.numerics.forget(["u0"])
+    fleet.healthy((1,))
+    assert fleet.numerics.extent("api", Tier.HISTORY).end == 8
 
 
 def test_nan_in_a_row_with_a_history_is_not_counted_as_a_birth_again() -> None:
@@ -195,6 +221,7 @@ def test_the_site_where_it_began_leads_although_a_later_site_was_recorded_first(
     found = fleet.look()
     assert list(found.findings) == [INSIDE, HERE]
     names = {f"u{n}": f"api/{n}" for n in range(3)}
+    assert [each.place for each in about(found, [], partial=False)] == [HERE, INSIDE]
     ((finding, text),) = headlines(found.findings.values(), KnownNames(names), 0)
     assert finding.place == HERE
     assert text.endswith("its input rows were equal (and at 1 more site)")
@@ -231,11 +258,12 @@ def test_if_most_workers_contradict_themselves_no_worker_is_named_and_nothing_is
     contradicting((0, 1), lambda number, output, row: fleet.each(number, record(output, row, step=row)))
     fleet.faulty(2)
     found = fleet.look()
-    assert (found.findings, found.row_doubts) == ({}, {HERE: "unsteady"})
+    assert (found.findings, doubts(found)) == ({}, {HERE: "unsteady"})
     by_history = verdict(found)
     assert (by_history.verdict, by_history.compared, dict(by_history.unknown)) == ("unproven", 0, {"unsteady": 1})
     assert by_history.why is not None
     assert by_history.why.endswith("; rows of 1 site unknown (1 where most workers contradict themselves)")
+    assert not verdict(found, Tier.ROWS).unknown
     (site,) = sites(found, [worker()])
     assert site.state is SiteState.UNREPEATED
 
@@ -298,16 +326,24 @@ def test_evidence_is_recalled_and_one_row_of_a_known_outlier_is_enough() -> None
     later.each(2, record(wrong(1), 1))
     later.healthy((0, 1), (1,))
     assert later.compare().diverged == 0
-    about = later.numerics.about([each.uuid for each in later.workers])
-    recall(about, replace(found, oldest={}), dict.fromkeys(("u0", "u1", "u2"), ""))
-    parties = [Party(f"api/{n}", each.number) for n, each in enumerate(about.producers.values())]
-    compared = compare(about, parties, EvidenceClass.HISTORY)
+    window = later.numerics.about([each.uuid for each in later.workers])
+    recall(window, replace(found, oldest={}), dict.fromkeys(("u0", "u1", "u2"), ""))
+    parties = [Party(f"api/{n}", each.number) for n, each in enumerate(window.producers.values())]
+    compared = compare(window, parties, EvidenceClass.HISTORY)
     assert (compared.outlier, compared.diverged >= 1) == (2, True)
 
 
+def test_evidence_is_recalled_if_histories_were_evicted_and_other_fingerprints_were_not() -> None:
+    found = differing().look()
+    window, shards = Numerics(), dict.fromkeys(("u0", "u1", "u2"), "")
+    recall(window, found, shards)
+    assert window.fingerprints.end == 0, "all histories are still in the window"
+    recall(window, replace(found, oldest={**found.oldest, ("api", Tier.HISTORY): 1 << 63}), shards)
+    assert window.fingerprints.end > 0
+
+
 def test_many_rows_with_histories_evict_neither_whole_tensors_nor_other_rows() -> None:
-    fleet = Fleet(numerics=Numerics(1 << 20, shares=True))
-    fleet.workers = [fleet.worker("u0")]
+    fleet = sharing(1)
     fleet.each(0, CheckedRecord(right(1), (Tensor(1),)))
     fleet.each(0, CheckedRecord(right(1), (Tensor(1),), position=1, flags=ROWS))
     fleet.workers[0].receive(b"".join(record(right(row), row).slots() for row in range(5_000)))
@@ -326,6 +362,15 @@ def test_coverage_counts_rows_with_histories_apart_from_other_rows() -> None:
     assert (seen.rows.fingerprints, seen.rows_differ, seen.counts.fingerprints, seen.differ) == (0, 0, 0, 0)
     (site,) = sites(found, [worker()])
     assert (site.place, site.state) == (HERE, SiteState.DIFFERS)
+
+
+def test_a_site_that_only_records_rows_with_histories_is_listed_once() -> None:
+    known = worker()
+    reading = replace(known.reading, sites=[SiteKey(1, 3, 0)])
+    place = HERE._replace(kernel=reading.name(1))
+    found = Compared(1, sites={place: SiteCounts("other", 5, met=5)})
+    (site,) = sites(found, [known._replace(reading=reading)])
+    assert (site.place, site.state) == (place, SiteState.COMPARED)
 
 
 # ---- a worker that lies about its histories
@@ -374,17 +419,12 @@ def test_a_worker_that_repeats_a_history_with_new_outputs_has_at_most_eight_of_t
     fleet.each(0, *(record(Tensor(n), 1, step=n) for n in range(500)))
     fleet.healthy((1,), (1,))
     number = fleet.numerics.fingerprints.end - 1
-    assert len(fleet.numerics.fingerprints.group(number)) == _reader_outputs() + 1
+    assert len(fleet.numerics.fingerprints.group(number)) == 8 + 1  # BRICK_ROW_OUTPUTS_MAX
     assert not fleet.look().findings, "these are the rows of one history only"
 
 
-def _reader_outputs() -> int:
-    return 8  # BRICK_ROW_OUTPUTS_MAX
-
-
 def test_random_histories_take_bounded_memory_and_each_is_counted() -> None:
-    fleet = Fleet(numerics=Numerics(1 << 20, shares=True))
-    fleet.workers = [fleet.worker("u0"), fleet.worker("u1")]
+    fleet = sharing(2)
     fleet.healthy((1,))
     made = [record(Tensor(n), (n * 0x9E3779B97F4A7C15) % 2**64, lineage=n, token=2**32 - 1) for n in range(2_000)]
     batch = b"".join(each.slots() for each in made)

@@ -5,12 +5,14 @@ Each worker serves batches of three sequences. One of them is the same in all wo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from conftest import Worker
 from faults import Start
+from metric_pages import get, parsed, value
 from running import Running, running, until
 from verbs import brickd, document
 
@@ -154,6 +156,11 @@ def test_healthy_workers_with_other_neighbours_in_their_batches_are_proven_by_hi
         assert (status["diverged"], status["problems"]) == ([], [])
         assert brickd("status", "--check", "--require", "outputs", "--require", "history").returncode == 0
         assert not daemon.ask("/coverage")["findings"]
+        page = parsed(get(re.findall(r"http://(\S+)/metrics", daemon.said)[0]).body)
+        about = {"service": "api", "evidence": "history"}
+        assert value(page, "brickd_evidence_verdict", verdict="equal", **about) == 1
+        assert value(page, "brickd_evidence_compared", **about) >= verdict["compared"]
+        assert value(page, "brickd_evidence_looked_at", **about) >= verdict["looked_at"]
         screen = brickd("status", COLUMNS="300").stdout
         assert "histories: " in screen
         assert "unproven  api: weights (none watched)" in screen

@@ -16,7 +16,7 @@ from brickd.analysis.numerics.comparison import Comparison, EvidenceClass, Party
 from brickd.analysis.numerics.evidence import recall
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.match import Class
-from brickd.analysis.numerics.online_state import ServiceSite
+from brickd.analysis.numerics.online_state import Compared, ServiceSite
 from brickd.analysis.numerics.row_verdict import RowPair, judge_pairs, row_pairs
 from brickd.analysis.numerics.watch_round import Roll
 from brickd.shm import _reader
@@ -52,6 +52,11 @@ def record(*pairs: tuple[Tensor, int], step: int = 1, rows: int = 64, **more: in
     tensors = [tensor for output, row in pairs for tensor in (output, Tensor(row))]
     output, *inputs = tensors
     return CheckedRecord(output, tuple(inputs), step=step, position=rows, flags=ROWS, **more)  # type: ignore[arg-type]
+
+
+def doubts(compared: Compared) -> dict[ServiceSite, str]:
+    """Return why the rows of sites are not judged."""
+    return {place: doubt.why for place, doubt in compared.row_doubts.items()}
 
 
 class Fleet(Service):
@@ -448,6 +453,9 @@ def test_a_site_where_most_workers_contradict_themselves_is_not_row_wise() -> No
 def test_three_workers_that_all_differ_name_nobody_and_report_nothing() -> None:
     pairs = [pair(one, other, 9, 9, differs=BOTH) for one, other in ((0, 1), (0, 2), (1, 2))]
     assert judge_pairs(pairs).group.other is None
+    assert judge_pairs([*pairs[:2], pair(1, 2, 1)]).group.other is None, "a single far output is no agreement"
+    assert judge_pairs([*pairs[:2], pair(1, 2, 0, 1)]).group.other is None
+    assert judge_pairs([*pairs[:2], pair(1, 2)]).group.outliers == {0}
 
 
 def test_two_against_two_name_no_outlier(monkeypatch: pytest.MonkeyPatch) -> None:

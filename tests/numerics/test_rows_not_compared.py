@@ -4,6 +4,8 @@ worker.
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,14 +14,14 @@ from checked_record import Tensor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up_workers import MadeUp
-from test_rows import HERE, ROWS, Fleet, far, record, right
+from test_rows import HERE, ROWS, Fleet, doubts, far, record, right
 from test_watch import TABLES
 
 from brickd.analysis.evidence_verdicts import Comparisons, EvidenceVerdict, verdicts
-from brickd.analysis.numerics import row_workers, watch
+from brickd.analysis.numerics import online_codec, row_workers, watch
 from brickd.analysis.numerics.coverage import SiteState, state_of
 from brickd.analysis.numerics.online_state import Compared
-from brickd.analysis.numerics.recent_counts import FingerprintCounts, of_document, plain
+from brickd.analysis.numerics.recent_counts import WINDOW_NS, FingerprintCounts, of_document, plain
 from brickd.model.workers import Worker
 from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
@@ -268,7 +270,7 @@ def test_a_site_that_is_only_presumed_to_be_row_wise_gets_no_worker_named() -> N
     fleet = presumed()
     mixed(fleet)
     found = fleet.look()
-    assert (found.findings, found.row_doubts) == ({}, {HERE: "unconfirmed"})
+    assert (found.findings, doubts(found)) == ({}, {HERE: "unconfirmed"})
     verdict = by_row(found)
     assert (verdict.verdict, dict(verdict.unknown)) == ("unproven", {"unconfirmed": 1})
     assert verdict.why is not None
@@ -320,6 +322,24 @@ def test_a_site_where_workers_contradict_themselves_is_counted() -> None:
                 output = Tensor(10_000 * worker + 100 * row + step, sketch=(0.5 * step + worker, *(0.0,) * 15))
                 fleet.each(worker, record((output, row), step=10 * row + step))
     found = fleet.look()
-    assert (found.findings, found.row_doubts) == ({}, {HERE: "unsteady"})
+    assert (found.findings, doubts(found)) == ({}, {HERE: "unsteady"})
     assert dict(by_row(found).unknown) == {"unsteady": 1}
     assert state_of(found, HERE, found.sites[HERE], (), ()) == SiteState.UNREPEATED
+
+
+@pytest.mark.parametrize(("later_ns", "doubted"), [(WINDOW_NS - 1, True), (WINDOW_NS, False)])
+def test_a_doubt_lasts_as_long_as_a_comparison_counts_also_over_a_restart(
+    later_ns: int, *, doubted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the doubt, the comparisons of the last hour would prove that the rows are equal."""
+    now_ns = 10 * WINDOW_NS
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns)
+    fleet = presumed()
+    mixed(fleet)
+    saved = online_codec.decode(json.loads("".join(online_codec.encode(fleet.look()))))
+    assert doubts(saved) == {HERE: "unconfirmed"}
+    assert by_row(saved).verdict == "unproven"
+    again = Fleet(3, before=saved)
+    now_ns += later_ns
+    again.healthy((0,), (9,))
+    assert bool(again.look().row_doubts) == doubted

@@ -153,8 +153,8 @@ def test_services_beyond_the_limit_share_one_window() -> None:
 ROWS = _reader.CHECKED_ROWS | _reader.CHECKED_STATELESS
 
 
-def send_rows(window: _reader.Fingerprints, worker: int, count: int, service: int) -> None:
-    rows = b"".join(CheckedRecord(Tensor(n), (Tensor(n),), position=1, flags=ROWS).slots() for n in range(count))
+def send_rows(window: _reader.Fingerprints, worker: int, count: int, service: int, flags: int = ROWS) -> None:
+    rows = b"".join(CheckedRecord(Tensor(n), (Tensor(n),), position=1, flags=flags).slots() for n in range(count))
     window.add(worker, service, 0, NUMBERS, NUMBERS, rows, True)
 
 
@@ -227,8 +227,11 @@ def test_a_forgotten_service_loses_the_counts_of_its_rows() -> None:
     for _ in range(2):
         send(window, 0, 2, 0)
         send_rows(window, 0, 3, 0)
-        assert sorted(row[2] for row in window.counts()) == [2, 3], "fingerprints since the counts began"
+        send_rows(window, 0, 4, 0, _reader.CHECKED_HISTORY)
+        assert sorted(row[2] for row in window.counts()) == [2, 3, 4], "fingerprints since the counts began"
         window.forget(0)
+    window.drop(0)
+    assert [window.extent(0, tier)[1:] for tier in Tier] == [(0, 0)] * 3
 
 
 # ---- reports about workers

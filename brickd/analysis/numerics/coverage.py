@@ -235,9 +235,10 @@ def state_of(
     """
     if place in compared.findings:
         return SiteState.DIFFERS
-    if place in compared.doubts or compared.row_doubts.get(place) == UNSTEADY:
+    row_doubt = compared.row_doubts.get(place)
+    if place in compared.doubts or (row_doubt is not None and row_doubt.why == UNSTEADY):
         return SiteState.UNREPEATED
-    if place in compared.row_doubts:
+    if row_doubt is not None:
         return SiteState.UNJUDGED
     if counts.unlike and not counts.judged:
         return SiteState.UNJUDGED

@@ -19,6 +19,7 @@ from brickd.analysis.numerics.online_state import (
     Doubt,
     KeptEvidence,
     Latest,
+    RowDoubt,
     ServiceSite,
     SiteCounts,
 )
@@ -61,6 +62,7 @@ def encode(compared: Compared) -> Iterator[str]:
             "unkept": [plain(compared.unkept)],
             "births": [plain(not_finite.plain(compared.births))],
             "by_design": [plain(not_finite.plain_places(compared.by_design))],
+            "row_doubts": [plain([[*_plain(place), *doubt] for place, doubt in compared.row_doubts.items()])],
             **{key: [plain(_recent(compared, tier))] for tier, key in _RECENT.items()},
         }
     )
@@ -81,6 +83,7 @@ def decode(document: Mapping[str, Any]) -> Compared:
         # Older documents do not have these keys.
         births=not_finite.of_document(document.get("births", [])),
         by_design=not_finite.places_of_document(document.get("by_design", [])),
+        row_doubts={_place_of(*row[:3]): _row_doubt_of(*row[3:]) for row in document.get("row_doubts", [])},
         # Older documents have no rows or no histories, and they do not tell when fingerprints were counted.
         recent={
             (unicode(service), tier): recent_counts.of_document(slots)
@@ -128,6 +131,10 @@ def _counts_of(category: Any, *numbers: Any) -> SiteCounts:
     counts = SiteCounts(unicode(category), *map(whole, numbers))
     # Older documents do not have this count. All of their fingerprints are taken as judged.
     return counts if len(numbers) == len(SiteCounts._fields) - 1 else counts._replace(judged=counts.unlike)
+
+
+def _row_doubt_of(why: Any, at_ns: Any) -> RowDoubt:
+    return RowDoubt(unicode(why), whole(at_ns))
 
 
 def _doubt_of(workers: Any, contradict: Any, case: Any = None) -> Doubt:

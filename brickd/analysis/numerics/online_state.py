@@ -182,6 +182,13 @@ class Doubt(NamedTuple):
         return Doubt(self.workers.difference(workers), contradict, case) if contradict else None
 
 
+class RowDoubt(NamedTuple):
+    """Why the rows of a site differ but are not judged, and when this was seen last, since 1970."""
+
+    why: str
+    at_ns: int
+
+
 class RowsApart(NamedTuple):
     """How many rows in a window another worker also had, but only in another context, or only with another lineage."""
 
@@ -210,7 +217,7 @@ class Compared:
         latest: for each service, the last growth of its number of comparisons.
         recent: for each service and tier, the counts of fingerprints in the last hour.
         rows_apart: for each service and tier of rows, the rows in the window that another worker had in another way.
-        row_doubts: for each site whose rows differ but cannot be judged, why they cannot be judged.
+        row_doubts: for each site whose rows differ but could not be judged in the last hour: why they could not.
         births: NaN and infinities that were born in a worker.
         by_design: NaN and infinities that a worker has computed since its first fingerprints.
         births_unkept: the number of births for which there was no room. The number includes fingerprints for which
@@ -234,7 +241,7 @@ class Compared:
     unkept: Mapping[str, int] = field(default_factory=dict)
     recent: Mapping[ServiceTier, Recent] = field(default_factory=dict)
     rows_apart: Mapping[ServiceTier, RowsApart] = field(default_factory=dict)
-    row_doubts: Mapping[ServiceSite, str] = field(default_factory=dict)
+    row_doubts: Mapping[ServiceSite, RowDoubt] = field(default_factory=dict)
     births: Births = field(default_factory=dict)
     by_design: Collection[BornAt] = frozenset()
     births_unkept: int = 0
@@ -250,7 +257,7 @@ class Compared:
             unkept={service: n for service, n in self.unkept.items() if service in services},
             recent={of: slots for of, slots in self.recent.items() if of[0] in services},
             rows_apart={of: apart for of, apart in self.rows_apart.items() if of[0] in services},
-            row_doubts={place: why for place, why in self.row_doubts.items() if place.is_of(services)},
+            row_doubts={place: doubt for place, doubt in self.row_doubts.items() if place.is_of(services)},
             births={at: birth for at, birth in self.births.items() if at.service in services},
             by_design=frozenset(at for at in self.by_design if at.service in services),
         )

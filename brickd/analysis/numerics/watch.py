@@ -24,7 +24,7 @@ from brickd.analysis.numerics.online_state import (
     RowsApart,
     ServiceSite,
 )
-from brickd.analysis.numerics.recent_counts import added
+from brickd.analysis.numerics.recent_counts import WINDOW_NS, added
 from brickd.analysis.numerics.tally import Tally
 from brickd.analysis.numerics.watch_round import Roll, WatchRound
 from brickd.model.event_log import LogEvent
@@ -128,6 +128,7 @@ class Watch:
             sites=self._tally.sites(),
             latest=latest,
             recent=recent,
+            row_doubts={place: each for place, each in known.row_doubts.items() if at_ns - each.at_ns < WINDOW_NS},
             rows_apart=self._rows_apart(known.rows_apart, news, at_ns),
             births=born.births,
             by_design=born.by_design,

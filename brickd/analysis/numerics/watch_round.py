@@ -15,7 +15,15 @@ from brickd.analysis.numerics.announce import EXPLAINED, UNREPEATED, announce_ne
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.kept_places import KeptPlaces
 from brickd.analysis.numerics.numeric_classes import Learning
-from brickd.analysis.numerics.online_state import Case, Compared, DivergentSite, Doubt, KeptEvidence, ServiceSite
+from brickd.analysis.numerics.online_state import (
+    Case,
+    Compared,
+    DivergentSite,
+    Doubt,
+    KeptEvidence,
+    RowDoubt,
+    ServiceSite,
+)
 from brickd.analysis.numerics.place_state import Fate, GroupVerdict, PlaceLook, fate, judge_group
 from brickd.analysis.numerics.row_verdict import UNCONFIRMED, is_unconfirmed, judge_pairs, row_pairs
 from brickd.analysis.numerics.tally import Tally
@@ -110,7 +118,7 @@ class WatchRound:
         if verdict.other is not None and is_unconfirmed(self.numerics, service, site):
             verdict, waits, doubt = GroupVerdict(verdict.workers, frozenset()), False, UNCONFIRMED
         if doubt:
-            self.row_doubts[place] = doubt
+            self.row_doubts[place] = RowDoubt(doubt, self.at_ns)
         else:
             self.row_doubts.pop(place, None)
         self._sites[place] = site
