@@ -44,9 +44,21 @@ def wrap(module: Any, first: _Wrap | None, then: _Make | None) -> None:
 
 
 def unwrap(module: Any) -> None:
-    """Remove the wrappers of a module, if it has any."""
-    for name, each in _wrappers(vars(module)):
-        each.remove(vars(module), name)
+    """Remove all wrappers of a module, if it has any."""
+    _remove(vars(module))
+
+
+def unwrapped(module: Any) -> dict[str, Any]:
+    """Return a copy of a module's attributes, without wrappers."""
+    held = dict(vars(module))
+    _remove(held)
+    return held
+
+
+def _remove(held: dict[str, Any]) -> None:
+    while found := _wrappers(held):  # a wrapper may be around another one
+        for name, each in found:
+            each.remove(held, name)
 
 
 def _bound(plain: Callable[..., Any], of: This) -> Callable[..., Any]:
@@ -125,9 +137,8 @@ class _Copied(_Wrapper):
     def call(self, *args: Any) -> Any:
         module = self._module()
         held = vars(module)
-        removed = {name: (each, held[name]) for name, each in _wrappers(held)}
-        for name, (each, _) in removed.items():
-            each.remove(held, name)
+        removed = {name: held[name] for name, _ in _wrappers(held)}
+        _remove(held)
         try:
             made = self._plain(module, *args)
             # Copy the attributes, because the wrappers are put back below.
@@ -135,7 +146,7 @@ class _Copied(_Wrapper):
                 return tuple(dict(held) if each is held else each for each in made)
             return dict(held) if made is held else made
         finally:
-            held.update((name, method) for name, (_, method) in removed.items())
+            held.update(removed)
 
     def before(self) -> Any:
         return types.MethodType(self._plain, self._module())
