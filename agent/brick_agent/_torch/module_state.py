@@ -19,7 +19,7 @@ from brick_agent._torch.module_selection import category
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence, Set
     from typing import Any
 
     from brick_agent._torch.call_tensors import Passed
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _CACHE = re.compile(r"(?<![a-z])kv(?![a-z])|(?<![a-z])(kv)?caches?(?![a-z])", re.IGNORECASE)
 _PLAIN = (bool, int, float, str, bytes, complex, type(None))
 _FIXED = (*_PLAIN, enum.Enum, type, types.FunctionType, types.MethodType)
+_ORDINARY = (dict, list, tuple, set, frozenset)  # containers whose contents are only what they show
 _ITEMS_MAX = 64
 _KINDS_MAX = 1024  # the largest number of cached classes of attribute values
 
@@ -44,7 +45,7 @@ class _Handling(enum.Enum):
 _CONSTANT = _Handling.CONSTANT
 
 
-class _UnknownStateError(Exception):
+class UnknownStateError(Exception):
     """Raised if a module no longer exists, or if it has a value whose changes cannot be detected."""
 
 
@@ -87,7 +88,7 @@ class ModuleState:
         if before is None or returned.caches or not _several_tokens(passed.tensors):
             return True
         now = self.look(passed)
-        return now is None or not _same(before, now)
+        return now is None or not is_same(before, now)
 
     def _kept(self) -> list[Any]:
         """Return the attributes of the watched modules; for tensors, also their versions."""
@@ -95,17 +96,23 @@ class ModuleState:
         for this in self._watched:
             module = this()
             if module is None:
-                raise _UnknownStateError
-            held = vars(module)
-            for name in held.keys() - self._usual:
-                value = held[name]
-                kept.append(value)
-                if (handling := _handling(type(value))) is not _CONSTANT:  # type: ignore[arg-type]
-                    kept += _further(name, value, handling)
-            for value in held["_buffers"].values():
-                if value is not None:
-                    kept += value, value._version
+                raise UnknownStateError
+            kept += kept_in(vars(module), self._usual)
         return kept
+
+
+def kept_in(held: Mapping[str, Any], usual: Set[str]) -> list[Any]:
+    """Return the buffers of a module, and its attributes without the `usual` ones; for tensors, also their versions."""
+    kept: list[Any] = []
+    for name in held.keys() - usual:
+        value = held[name]
+        kept.append(value)
+        if (handling := _handling(type(value))) is not _CONSTANT:  # type: ignore[arg-type]
+            kept += _further(name, value, handling)
+    for value in held["_buffers"].values():
+        if value is not None:
+            kept += value, value._version
+    return kept
 
 
 def _further(name: str, value: Any, handling: _Handling) -> Sequence[Any]:
@@ -114,13 +121,23 @@ def _further(name: str, value: Any, handling: _Handling) -> Sequence[Any]:
     A call has changed the value if this data or the identity of the value is different afterwards.
     """
     if handling is _Handling.CACHE or _is_cache(name):
-        raise _UnknownStateError
+        raise UnknownStateError
     if handling is _Handling.TENSOR:
         return (value._version,)
-    inside = _inside(value)
-    if len(inside) > _ITEMS_MAX or any(_handling(type(each)) is not _CONSTANT for each in inside):  # type: ignore[arg-type]
-        raise _UnknownStateError
-    return inside
+    return _contents(value, _ITEMS_MAX)
+
+
+def _contents(value: Any, most: int) -> list[Any]:
+    """Return the values in a container, and those in ordinary containers among them."""
+    found = list(_inside(value))
+    for each in found:  # the list grows meanwhile
+        if _handling(type(each)) is not _CONSTANT:  # type: ignore[arg-type]
+            if type(each) not in _ORDINARY:
+                raise UnknownStateError
+            found += _inside(each)
+        if len(found) > most:
+            raise UnknownStateError
+    return found
 
 
 @functools.lru_cache(maxsize=_KINDS_MAX)
@@ -177,7 +194,7 @@ def _several_tokens(tensors: Sequence[Any]) -> bool:
     return len(shape) >= 2 and shape[-1] > 1
 
 
-def _same(before: Sequence[Any], now: Sequence[Any]) -> bool:
+def is_same(before: Sequence[Any], now: Sequence[Any]) -> bool:
     return len(before) == len(now) and all(
         a is b or (isinstance(a, _PLAIN) and type(a) is type(b) and a == b) for a, b in zip(before, now, strict=True)
     )
