@@ -17,8 +17,8 @@
     def tokenize(text):
         ...
 
-Recording never raises, blocks or starts a thread; lost records are counted, and `brickd inspect` shows the counts. The
-segment is opened by init() or by the first span, never by the import.
+Recording never raises, blocks or starts a thread; lost records are counted, and `brickd inspect` shows the counts. Only
+a canary (`brick.canaries`) runs in a thread. The segment is opened by init() or by the first span, never by the import.
 """
 
 import os
@@ -68,6 +68,8 @@ if TYPE_CHECKING:
     from brick_agent._compat.profiler.sync_modes import SyncMode
     from brick_agent._compat.profiler.tiles import TileLevel
     from brick_agent._kernel_source import source
+    from brick_agent._torch.canary.result import CanaryResult, CanarySite
+    from brick_agent._torch.canary.runner import Canaries, canaries
     from brick_agent._torch.instrument import instrument, uninstrument
 else:
     _LATE = {
@@ -75,6 +77,9 @@ else:
         "BrickCategory": "_compat.profiler.brick_ids",
         "BrickId": "_compat.profiler.brick_ids",
         "BrickProfiler": "_compat.profiler.profiler",
+        "Canaries": "_torch.canary.runner",
+        "CanaryResult": "_torch.canary.result",
+        "CanarySite": "_torch.canary.result",
         "ExecutionNode": "_compat.profiler.node",
         "KernelTrace": "_compat.kernel_trace.trace",
         "SyncMode": "_compat.profiler.sync_modes",
@@ -82,6 +87,7 @@ else:
         "TraceReport": "_compat.kernel_trace.report",
         "TraceRun": "_compat.kernel_trace.run",
         "TransferDirection": "_compat.profiler.node",
+        "canaries": "_torch.canary.runner",
         "detect_backend": "_compat.functions",
         "fnv1a_f32_checksum": "_compat.functions",
         "instrument": "_torch.instrument",
@@ -158,6 +164,9 @@ __all__ = [
     "BrickCategory",
     "BrickId",
     "BrickProfiler",
+    "Canaries",
+    "CanaryResult",
+    "CanarySite",
     "ExecutionNode",
     "Fingerprint",
     "History",
@@ -172,6 +181,7 @@ __all__ = [
     "TraceRun",
     "TransferDirection",
     "brick",
+    "canaries",
     "checksum",
     "detect_backend",
     "disable",

@@ -578,6 +578,21 @@ def test_a_full_memory_cgroup_stops_the_recording_and_not_the_host(worker: Start
     assert list(SHM.glob(prefix + "*")) == []
 
 
+def test_a_canary_is_refused_if_its_memory_cgroup_has_not_twice_the_need(worker: Start, group: Path) -> None:
+    source = """
+from brick_agent._torch.canary import refusal
+def refused(need):
+    try:
+        refusal.check_memory(need)
+    except refusal.RefusalError as error:
+        return str(error)
+report([_core._memory_allows(1 << 20), _core._memory_allows(32 << 20), refused(0)])
+"""
+    process = worker(JOINING + source, GROUP=str(group))
+    assert process.next_report() == [True, False, "memory: less than 64 MiB are left, twice the need of a slice"]
+    assert (process.end(), process.stderr) == (0, "")
+
+
 @pytest.mark.ci
 def test_lanes_and_paths_are_refused_before_a_memory_cgroup_kills(worker: Start, prefix: str, group: Path) -> None:
     process = worker(

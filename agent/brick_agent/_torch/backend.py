@@ -56,6 +56,10 @@ class Backend:
         precision = torch.get_float32_matmul_precision()
         return ", ".join([how, *attention, *_coarse(precision), threads, *self._versions])
 
+    def describe_exactly(self, how: str) -> str:
+        """Like `describe`, and name the processor too, for results that must be equal bit for bit."""
+        return ", ".join([self.describe(how), *self._processor])
+
     def of_rows(self) -> Brick | str:
         """Return a handle with the description, for an eager part without attention.
 

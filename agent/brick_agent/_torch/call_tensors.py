@@ -39,7 +39,7 @@ class Passed:
 
     def take(self, what: Any, name: str = "", depth: int = 0) -> None:
         """Search an argument or a result; `name`: the argument's name in the call."""
-        if _is_cache(name, what):
+        if is_cache(name, what):
             empty = what is None or _holds(what, self._layer) is False
             self._cache = self._cache or not empty
             if what is not None:
@@ -114,7 +114,7 @@ def _holds(cache: Any, layer: int | None) -> bool | None:
     return any(cache.get_seq_length(each) != 0 for each in layers)
 
 
-def _is_cache(name: str, what: Any) -> bool:
+def is_cache(name: str, what: Any) -> bool:
     """Whether an argument is a cache, or has the name of one (its value may be None)."""
     own = name.rpartition(".")[2]
     return own == "cache" or own.startswith(_CACHES) or "Cache" in type(what).__name__

@@ -15,6 +15,7 @@ from brick_agent._core import _note_rows, _presume_rows, _watched, brick, checks
 from brick_agent._torch.backend import Backend
 from brick_agent._torch.call_tensors import given
 from brick_agent._torch.call_wrappers import unwrap, wrap
+from brick_agent._torch.canary.gate import close_gates, reopen_gates
 from brick_agent._torch.module_selection import around_layers, chosen, closed, how_computed
 from brick_agent._torch.module_state import ModuleState
 from brick_agent._torch.row_wise import COMPILED, RowContext, in_turn, is_presumed, is_row_wise, refused, rows_of
@@ -69,7 +70,7 @@ def instrument(
     >>> brick.instrument(model, only="0", rescan_s=3600)  # doctest: +SKIP
     """
     try:
-        uninstrument(model)
+        _restore(model)
         patterns = (only,) if isinstance(only, str) else tuple(only)
         parts = chosen(model, sites, patterns)
         computing = Backend(model, backend)
@@ -90,17 +91,22 @@ def instrument(
         if watch_weights:
             weights(model, rescan_s=rescan_s)
     except Exception as error:
-        uninstrument(model)
+        _restore(model)
         _complain(f"a model of the class {type(model).__name__} is not instrumented: {error}")
 
 
 def uninstrument(model: Any, /) -> None:
-    """Undo `instrument`, but continue to watch the weights. Never raises.
+    """Undo `instrument` and `canaries`, but continue to watch the weights. Never raises.
 
     >>> brick.uninstrument(object())  # has no effect: the object was not instrumented
     """
+    close_gates(model)
+
+
+def _restore(model: Any) -> None:
     for module in list(model.modules()) if hasattr(model, "modules") else ():
         unwrap(module)
+    reopen_gates(model)
 
 
 def _complain(what: str) -> None:

@@ -7,6 +7,7 @@
 #include "span.h"
 
 #include "../writer/lifecycle.h"
+#include "../writer/memory_limit.h"
 #include "../writer/run_mark.h"
 
 #include <pthread.h>
@@ -144,6 +145,16 @@ static PyObject *core_shutdown(PyObject *module, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+static PyObject *core_thread_records(PyObject *module, PyObject *unused) { return PyBool_FromLong(brick_thread_known()); }
+
+static PyObject *core_memory_allows(PyObject *module, PyObject *bytes)
+{
+    const unsigned long long amount = PyLong_AsUnsignedLongLong(bytes);
+    if (amount == (unsigned long long)-1 && PyErr_Occurred())
+        return NULL;
+    return PyBool_FromLong(brick_memory_allows(amount));
+}
+
 static PyObject *core_mark_run(PyObject *module, PyObject *unused)
 {
     brick_run_mark();
@@ -265,6 +276,8 @@ static PyMethodDef core_methods[] = {
     {"_totals", core_totals, METH_O, "The totals of this process: length of a tick, number of torn entries, paths, ledger. With True, the paths of marks too."},
     {"_mark_run", core_mark_run, METH_NOARGS, "Tell each `brickd run` above this process that this process has printed its report."},
     {"_recorded", core_recorded, METH_NOARGS, "Whether this process has recorded anything, or has turned recording off."},
+    {"_thread_records", core_thread_records, METH_NOARGS, "Whether the calling thread has recorded anything."},
+    {"_memory_allows", core_memory_allows, METH_O, "Whether the control groups of this process have room for this number of bytes."},
     {"_deferred", core_deferred, METH_VARARGS, "Defer work that began at a time of CLOCK_MONOTONIC_RAW. Returns its id, or 0; None while recording is off."},
     {"_know", core_know, METH_VARARGS, "Set the bricks of the old profiler's ids, names and aliases."},
     {"_by_name", core_by_name, METH_VARARGS, "The brick of a name or an alias; for other names, the result of brick()."},
