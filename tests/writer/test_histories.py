@@ -205,6 +205,12 @@ def test_a_truncation_keeps_the_step_that_filled_the_cache_in_the_lineage(answer
     assert cut[2] == answers.ask(extended(Step([1, 2, 3])))[2] != answers.ask(extended(Step([1, 2])))[2]
 
 
+def test_all_tokens_can_be_removed(answers: Answers) -> None:
+    cut = [extended(Step([1, 2])), ["truncate", [1, 2], False], extended(Step([3]))]
+    _, total, _, tokens, unknown = answers.ask(*cut)
+    assert (total, tokens, unknown) == (sums([3], KEY, 0)[-1], 1, 0)
+
+
 def test_more_tokens_than_there_are_cannot_be_removed(answers: Answers) -> None:
     *_, tokens, unknown = answers.ask(extended(Step([1])), ["truncate", [1, 2], False])
     assert (tokens, unknown) == (1, 2**32 - 1)
