@@ -47,7 +47,7 @@ def change(tree: Path, to: Path, mutants: Mapping[int, Site]) -> list[int]:
         mutants: the mutants, by number.
 
     Returns:
-        The numbers of those mutants that are not valid C.
+        The numbers of those mutants that are not valid C, or that are in code for another kind of machine.
     """
     by_file: dict[str, dict[int, int]] = defaultdict(dict)
     for number, site in mutants.items():
@@ -67,17 +67,24 @@ def change(tree: Path, to: Path, mutants: Mapping[int, Site]) -> list[int]:
             broken += bad.values()
             for place in bad:
                 del chosen[place]
+        changed = c_sites.changed(file, text, chosen)
+        kept = _gcc(to, file, changed, "-E", "-fdirectives-only").stdout
+        broken += [number for number in chosen.values() if f"BRICK_MUTANT({number})" not in kept]
         if chosen:
-            (to / file).write_text(c_sites.changed(file, text, chosen))
+            (to / file).write_text(changed)
     return sorted(broken)
 
 
 def _compiles(to: Path, file: str, text: str) -> bool:
+    return _gcc(to, file, text, "-fsyntax-only").returncode == 0
+
+
+def _gcc(to: Path, file: str, text: str, *options: str) -> subprocess.CompletedProcess[str]:
     folder = (to / file).parent
     python = sysconfig.get_path("include")
     flags = [flag for include in (folder, *(to / each for each in _INCLUDES), python) for flag in ("-I", str(include))]
-    command = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-fsyntax-only", "-x", "c", *flags, "-"]
-    return subprocess.run(command, input=text, text=True, capture_output=True, check=False).returncode == 0
+    command = ["gcc", "-std=c11", "-D_GNU_SOURCE", *options, "-x", "c", *flags, "-"]
+    return subprocess.run(command, input=text, text=True, capture_output=True, check=False)
 
 
 def install(to: Path, venv: Path) -> Path:

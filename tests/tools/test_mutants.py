@@ -153,6 +153,20 @@ def test_a_change_with_invalid_c_is_reported_and_skipped(tmp_path: Path) -> None
     assert ("BRICK_MUTANT(1)" in text, "BRICK_MUTANT(2)" in text, "BRICK_MUTANT(3)" in text) == (True, False, True)
 
 
+def test_a_change_in_code_for_another_machine_is_reported(tmp_path: Path) -> None:
+    original, copy = tmp_path / "original", tmp_path / "copy"
+    source = "#ifdef __alpha__\nint one(int a) { return a < 1; }\n#endif\n#define OVER(a) ((a) < 2)\n"
+    for each in (original, copy):
+        each.mkdir()
+        (each / "x.h").write_text(f"{source}static int two(int a) {{ return a < 3 && OVER(a); }}\n")
+    (copy / "brick_mutant.h").write_bytes((tree.HERE / "brick_mutant.h").read_bytes())
+    drawn = dict(enumerate(tree.find(original, [original / "x.h"]), 1))
+    elsewhere = [number for number, site in drawn.items() if site.line == 2]
+    assert elsewhere
+    assert len(drawn) > len(elsewhere)
+    assert tree.change(original, copy, drawn) == elsewhere
+
+
 @pytest.mark.slow
 def test_every_sampled_source_can_be_changed_at_all_its_sites() -> None:
     for path in sites.sources(ROOT):
