@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from made_up_weights import NOW, SECOND, MadeUpWeights, several
 
 from brickd.analysis.numerics.fingerprints import Numerics
+from brickd.analysis.weights.contents import COST_BYTES
 from brickd.analysis.weights.headlines import headlines
 from brickd.analysis.weights.replicas import judge
 from brickd.analysis.weights.scan_times import PERIOD_MAX_NS
@@ -24,7 +25,7 @@ from brickd.analysis.weights.shards import shard_of
 from brickd.analysis.weights.store import Weights
 from brickd.analysis.weights.tensors import TENSORS_MAX, Tensor
 from brickd.analysis.weights.verdicts import WeightsVerdict
-from brickd.analysis.weights.worker_tensors import Holds
+from brickd.analysis.weights.worker_tensors import ROW_BYTES, Holds
 from brickd.shm import _reader
 from brickd.shm.sites import Site, Sites, WorkerNames
 
@@ -616,6 +617,22 @@ def test_tensors_beyond_the_memory_limit_are_counted_and_unknown() -> None:
     weighed.add_weight("api/0", 7_777, "w", 0)  # this record must not be mistaken for the old one
     (after,) = weighed.judged().workers
     assert (after.known, after.refused) == (worker.known - 1, worker.refused + 1)
+
+
+def test_a_saved_state_beyond_the_memory_limit_is_refused() -> None:
+    class Small(Weights):
+        def __init__(self) -> None:
+            super().__init__(room)
+
+    weighed = several(*THREE)
+    add_to_all(weighed)
+    contents, _, workers = weighed.numerics.weights.kept()
+    kept = contents, {"api": weighed.numerics.weights.tensors("api")}, workers
+    room = sum(len(holds) for holds in kept[2].values()) * ROW_BYTES + len(kept[0]) * COST_BYTES
+    assert list(Small.of_kept(*kept)) == list(weighed.numerics.weights)
+    room -= 1
+    with pytest.raises(ValueError, match=f"exceed {room} bytes"):
+        Small.of_kept(*kept)
 
 
 def of_experts(count: int) -> bytes:
