@@ -38,10 +38,9 @@ def attended(x, keys, values):
 def serve(number):
     histories = [brick.History() for _ in range(SEQUENCES)]
     caches = [[([], []) for _ in range(LAYERS)] for _ in range(SEQUENCES)]
-    for step, length in enumerate((4, 1, 1)):
-        tokens = own.integers(16, size=(SEQUENCES, length))
-        tokens[NUMBER % SEQUENCES] = (np.arange(length) + number + 3 * step) % 16
-        start = histories[0].tokens
+    for step, length in enumerate(CHUNKS):
+        tokens, start = own.integers(16, size=(SEQUENCES, length)), histories[0].tokens
+        tokens[NUMBER % SEQUENCES] = (start + np.arange(length)) * (number + 1) % 16
         if LOST:
             histories[NUMBER % SEQUENCES].lose("evicted")
         with brick.step(f"{NUMBER} {number} {step}"):
@@ -68,12 +67,17 @@ while True:
 """
 
 
-def started(worker: Start, *bad: bool, lost: bool = False) -> list[Worker]:
-    """Start workers, and let each serve six batches. The first two of them are right even in a bad worker."""
+def started(
+    worker: Start, *bad: bool, lost: bool = False, chunks: Sequence[tuple[int, ...]] = 3 * ((4, 1, 1),)
+) -> list[Worker]:
+    """Start workers, and let each serve six batches. The first two of them are right even in a bad worker.
+
+    `chunks`: for each worker, how many tokens of each sequence it computes in its steps.
+    """
     workers = []
     for number, each in enumerate(bad):
         given = {"BRICKD_SERVICE": "api", "BRICKD_WORKER": str(number), "BRICKD_FINGERPRINTS": "all"}
-        text = f"NUMBER, BAD, LOST = {number}, {each}, {lost}\n{FLEET}"
+        text = f"NUMBER, BAD, LOST, CHUNKS = {number}, {each}, {lost}, {chunks[number]}\n{FLEET}"
         workers.append(worker(text, BRICKD_EVENTS="16384", **given))
     for process in workers:
         process.paused()
@@ -165,6 +169,17 @@ def test_healthy_workers_with_other_neighbours_in_their_batches_are_proven_by_hi
         assert "histories: " in screen
         assert "unproven  api: weights (none watched)" in screen
         assert document("diff", "api")["verdict"] == "identical"
+
+
+def test_a_worker_that_computes_its_sequences_in_other_steps_is_never_called_wrong(worker: Start) -> None:
+    with running() as daemon:
+        started(worker, False, True, False, chunks=((4, 1, 1), (2, 2, 1, 1), (4, 1, 1)))
+        judged(daemon, "equal")
+        coverage = daemon.once("/coverage", lambda answer: bool(by_history(answer)["not_comparable"].get("lineage")))
+        assert (coverage["findings"], daemon.ask("/status")["problems"]) == ([], [])
+        assert brickd("status", "--check").returncode == 0
+        answer = document("diff", "api/0", "api/1", "--by", "history", code=6)
+        assert (answer["verdict"], answer["compared"]) == ("not_comparable", 0)
 
 
 def test_histories_that_are_all_unknown_leave_the_service_unproven_with_the_reason(worker: Start) -> None:

@@ -74,6 +74,10 @@ def test_a_recording_is_compared_by_history_without_its_values(
     answer = document("diff", file, "--by", "history", code=1)
     assert (answer["outlier"].rpartition("/")[2], answer["first"]["kernel"]) == ("1", "rotary.attention")
     assert (answer["first"]["position"] == 4) == (how == ())
+    coverage = document("coverage", file)
+    assert by_history({"evidence_classes": coverage["evidence"]})["verdict"] == "diverged"
+    named = {(each["kernel"], each["layer"], tuple(each["outliers"])) for each in coverage["findings"]}
+    assert named == {(f"rotary.{kernel}", 1, (answer["outlier"],)) for kernel in ("attention", "mlp")}
 
 
 def test_an_engine_whose_histories_are_all_unknown_records_this_class_and_proves_nothing(worker: Start) -> None:

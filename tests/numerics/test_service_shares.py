@@ -230,6 +230,11 @@ def test_a_forgotten_service_loses_the_counts_of_its_rows() -> None:
         send_rows(window, 0, 4, 0, _reader.CHECKED_HISTORY)
         assert sorted(row[2] for row in window.counts()) == [2, 3, 4], "fingerprints since the counts began"
         window.forget(0)
+    send(window, 0, 2, 0)
+    send_rows(window, 0, 3, 0)
+    send_rows(window, 0, 4, 0, _reader.CHECKED_HISTORY)
+    window.forget(0)
+    assert window.counts() == []
     window.drop(0)
     assert [window.extent(0, tier)[1:] for tier in Tier] == [(0, 0)] * 3
 
