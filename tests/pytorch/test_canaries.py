@@ -256,6 +256,14 @@ def test_a_call_waits_for_no_slice_and_no_further_slice_begins_during_the_call()
     assert len(slices) == 3
 
 
+def test_the_cache_of_autocast_is_left_to_the_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = watched(model())
+    cleared: list[int] = []
+    monkeypatch.setattr(torch, "clear_autocast_cache", lambda: cleared.append(1))
+    assert run(found).end == "done"
+    assert cleared == []
+
+
 def test_a_call_that_raises_is_no_longer_in_flight() -> None:
     of = model()
     found = watched(of)
@@ -263,6 +271,19 @@ def test_a_call_that_raises_is_no_longer_in_flight() -> None:
         of(torch.tensor([[WORDS]]))
     assert not found._turns.gate.calls
     assert run(found).end == "done"
+
+
+def test_modes_that_cannot_be_read_do_not_fail_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = model()
+    found = brick.canaries(of)
+    expected = served(of)
+
+    def missing() -> bool:
+        raise AttributeError
+
+    monkeypatch.setattr(torch, "is_inference_mode_enabled", missing)
+    assert torch.equal(served(of), expected)
+    assert run(found).reason.startswith("unserved: ")
 
 
 def test_calls_of_the_model_inside_of_a_model_count_too() -> None:
@@ -587,6 +608,8 @@ def test_the_number_of_tokens_is_limited() -> None:
         {"config": {"max_position_embeddings": 4}},
         {"config": {"n_positions": 4}},
         {"config": {"max_position_embeddings": 9, "rope_parameters": {"original_max_position_embeddings": 4}}},
+        {"config": {"max_position_embeddings": 9, "original_max_position_embeddings": 4}},
+        {"config": {"rope_parameters": {"full_attention": {"original_max_position_embeddings": 4}}}},
         {"config": {"max_position_embeddings": 9, "rope_scaling": {"original_max_position_embeddings": 4}}},
     ],
 )
@@ -622,6 +645,13 @@ def test_memory_below_twice_the_need_is_refused(tmp_path: Path, monkeypatch: pyt
     assert (got.end, got.reason.partition(":")[0], len(slices)) == ("refused", "memory", 2)
     (tmp_path / "meminfo").write_text("MemAvailable: 65535 kB\n")
     assert run(watched(model())).reason.startswith("memory: ")
+
+
+def test_a_view_of_a_parameter_needs_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "meminfo").write_text(f"MemAvailable: {64 << 10} kB\n")
+    monkeypatch.setattr(refusal, "_MEMINFO", str(tmp_path / "meminfo"))
+    big = torch.zeros(33 << 20, 1, dtype=torch.int8)
+    assert run(watched(model(part(lambda x: x + big.t()[0, 0])))).end == "done"
 
 
 def test_a_forward_that_raises_is_reported_and_canaries_go_on() -> None:

@@ -123,6 +123,40 @@ def test_a_forked_child_allows_canaries_again(worker: Start, prefix: str) -> Non
     assert got.reported == ["off fork: call brick.canaries in this process|done", "done"]
 
 
+def test_a_child_that_is_forked_during_a_slice_can_run_canaries(worker: Start, prefix: str) -> None:
+    got = left(
+        worker,
+        prefix,
+        """
+        import threading
+        brick.init()
+        begun, go = threading.Event(), threading.Event()
+        class Waits(Block):
+            def forward(self, x):
+                if threading.current_thread().name == "brickd canary" and not go.is_set(): begun.set(); go.wait()
+                return super().forward(x)
+        model.layers[1] = Waits().eval()
+        found = brick.canaries(model, share=1)
+        model(ids)
+        thread = threading.Thread(target=lambda: found.run("one", [1, 2]))
+        thread.start()
+        begun.wait()
+        read, write = os.pipe()
+        if os.fork() == 0:
+            go.set()
+            before = found.run("one", [1, 2]).end
+            again = brick.canaries(model, share=1)
+            model(ids)
+            os.write(write, f"{before} {again.run('one', [1, 2], timeout_s=20).end}".encode())
+            os._exit(0)
+        os.wait()
+        go.set(); thread.join()
+        reported = os.read(read, 1000).decode()
+        """,
+    )
+    assert got.reported == "off done"
+
+
 # ---- transformers ------------------------------------------------------------------------------------------------
 
 LLAMA = """

@@ -39,13 +39,20 @@ class Settings:
         return f"autocast {self.autocast}, {'inference mode' if self.inference else f'gradients {self.grad}'}"
 
 
+def _settings() -> Settings | None:
+    try:
+        return Settings()
+    except Exception:  # a version of torch without one of the modes
+        return None
+
+
 class Gate:
     """The calls of one model that are in flight."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
         self.calls: deque[None] = deque()  # an element for each call in flight; append and pop are atomic
-        self.last: Settings | None = None  # of the call that began last
+        self.last: Settings | None = None  # of the call that began last; None: unknown
         self.ended = 0.0  # when a call ended last
         self.is_closed = False
 
@@ -56,7 +63,7 @@ class Gate:
         def counted(*args: Any, **keywords: Any) -> Any:
             calls.append(None)
             try:
-                self.last = Settings()
+                self.last = _settings()
                 return plain(*args, **keywords)
             finally:
                 self.ended = time.monotonic()

@@ -21,7 +21,7 @@ def guard_of(model: Any, kept: Iterable[Any]) -> Any:
     """Return a context manager that protects the tensors of a model, and further values if they are tensors.
 
     Its `refusal` says why an operator was stopped, also if the forward hides the exception. Its `bytes` count the
-    results of all operators.
+    results of all operators, without views.
     """
     kind = sys.modules["torch"].Tensor
     tensors = [*model.parameters(), *model.buffers(), *(each for each in kept if isinstance(each, kind))]
@@ -70,10 +70,16 @@ def _guard_class() -> Any:
             if self.refusal is not None:
                 raise self.refusal
             result = func(*args, **named)
-            self.bytes += sum(each.nbytes for each in _tensors((result,)))
+            self.bytes += _new_bytes((result,), (*args, *named.values()))
             return result
 
     return Guard
+
+
+def _new_bytes(results: Sequence[Any], given: Iterable[Any]) -> int:
+    """Return the bytes of the results that are not in the memory of what the operator was given."""
+    known = {_storage(each) for each in _tensors(given)}
+    return sum(each.nbytes for each in _tensors(results) if _storage(each) not in known)
 
 
 def _draws(func: Any, args: Sequence[Any], named: Mapping[str, Any]) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 TOKENS_MAX = 4096  # of a canary
 _LEAST_BYTES = 32 << 20  # memory that a first slice may need
+_ORIGINAL = "original_max_position_embeddings"
 _MEMINFO = "/proc/meminfo"
 
 
@@ -86,8 +87,9 @@ def _lengths(model: Any) -> Iterable[int]:
         config = held.get("config")
         rotary = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None)
         known = [held.get("original_max_seq_len")]
-        known += [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions")]
-        known += [rotary.get("original_max_position_embeddings")] if isinstance(rotary, dict) else []
+        known += [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions", _ORIGINAL)]
+        of_kinds = [rotary, *rotary.values()] if isinstance(rotary, dict) else []  # of all layers, and of some of them
+        known += [each.get(_ORIGINAL) for each in of_kinds if isinstance(each, dict)]
         yield from (each for each in known if type(each) is int and each > 0)
 
 

@@ -93,9 +93,10 @@ class Canaries:
         >>> brick.canaries("not a model").run("greeting", [1, 2, 3]).end
         'off'
         """
+        if (off := self._why_off()) is not None:  # after a fork, nobody would release the lock
+            return CanaryResult(name, "off", off)
         with self._one:
-            off = self._why_off()
-            if off is not None:
+            if (off := self._why_off()) is not None:
                 return CanaryResult(name, "off", off)
             try:
                 job = _Job(self._turns, name, list(tokens), list(forced), chunk, self._sites)

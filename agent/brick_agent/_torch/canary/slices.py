@@ -89,8 +89,8 @@ class CanarySlices:
         with contextlib.ExitStack() as modes:
             modes.enter_context(torch.inference_mode(settings.inference))
             modes.enter_context(torch.set_grad_enabled(settings.grad))
-            is_cast = settings.autocast is not None
-            modes.enter_context(torch.autocast("cpu", settings.autocast, enabled=is_cast, cache_enabled=False))
+            if settings.autocast is not None:
+                modes.enter_context(torch.autocast("cpu", settings.autocast, cache_enabled=False))
             ids = torch.tensor([tokens])
             modes.enter_context(self._guard)
             return (

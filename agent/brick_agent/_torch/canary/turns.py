@@ -8,6 +8,7 @@ is compared, and never set; a change is blamed on a slice only if no call could 
 
 from __future__ import annotations
 
+import os
 import pickle
 import sys
 import threading
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 UNINSTRUMENTED = "uninstrumented: call brick.canaries again"
 _POLL_S = 0.01  # a look at the gate takes a few µs
 _QUIET_S = 0.1  # the host may still draw random numbers, to sample, right after a call
-_one_slice = threading.Lock()  # held during a slice, never by a thread that serves
 
 
 class CanariesOffError(Exception):
@@ -38,6 +38,8 @@ class CanariesOffError(Exception):
 
 class Turns:
     """The turns of the canaries of one model."""
+
+    one_slice = threading.Lock()  # of all models; held during a slice, never by a thread that serves
 
     def __init__(self, gate: Gate, model: Callable[[], Any], share: float) -> None:
         self.gate, self.model = gate, model
@@ -56,7 +58,7 @@ class Turns:
                 raise RefusalError("timeout", "no gap between calls")
             if self.gate.is_closed:
                 raise CanariesOffError(UNINSTRUMENTED)
-            with _one_slice:
+            with Turns.one_slice:
                 if self.may_begin():
                     self.began_s = began_s = time.monotonic()
                     try:
@@ -87,6 +89,13 @@ class Turns:
         if model is None or self.gate.calls or time.monotonic() - self.gate.ended < _QUIET_S:
             return None
         return ModelValues(model), _random_state()
+
+
+def _after_fork() -> None:
+    Turns.one_slice = threading.Lock()  # the parent may have held the old one
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _compare(before: _State, after: _State) -> None:
