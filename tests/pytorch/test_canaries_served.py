@@ -268,3 +268,51 @@ def test_a_dynamic_rotary_embedding_that_has_grown_is_refused(worker: Start, pre
         ["refused", "length: 65 tokens, but positions of the model end at 64"],
         True,
     ]
+
+
+@pytest.mark.ci
+def test_a_canary_names_the_part_in_which_a_fault_begins(worker: Start, prefix: str) -> None:
+    got = transformers(
+        worker,
+        prefix,
+        """
+        import inspect
+        def weight(model): model.model.layers[1].mlp.up_proj.weight.data[5, 7] += 0.5
+        def swapped(model): rows = model.model.layers[1].self_attn.o_proj.weight.data; rows[[1, 2]] = rows[[2, 1]]
+        def epsilon(model): model.model.layers[0].post_attention_layernorm.variance_epsilon = 1e-3
+        def rotary(model): model.model.rotary_emb.inv_freq = model.model.rotary_emb.inv_freq * 1.001
+        def mask(model):  # in decode, layer 1 does not attend to the first token
+            kind = type(model.model.layers[1].self_attn)
+            name = "cache" if "cache" in inspect.signature(kind.forward).parameters else "past_key_values"
+            class Short(kind):
+                def forward(self, hidden_states, **more):
+                    seen = more[name].get_seq_length(1) if more.get(name) is not None else 0
+                    if hidden_states.shape[1] == 1 and seen > 1:
+                        more["attention_mask"] = torch.zeros(1, 1, 1, seen + 1)
+                        more["attention_mask"][..., 0] = float("-inf")
+                    return super().forward(hidden_states, **more)
+            model.model.layers[1].self_attn.__class__ = Short
+        def result(damage=lambda model: None):
+            model = llama()
+            damage(model)
+            found = brick.canaries(model, share=1)
+            with torch.inference_mode(): model(ids)
+            return found.run("one", [1, 2, 3, 4, 5, 6, 7, 8], [9, 10], chunk=4)
+        golden, reported = result(), []
+        for damage in (weight, swapped, epsilon, rotary, mask):
+            found = result(damage)
+            first = next(a for a, b in zip(found.sites, golden.sites) if a != b)
+            other = next(b for a, b in zip(found.sites, golden.sites) if a != b)
+            comparable = (found.input, found.model, found.context) == (golden.input, golden.model, golden.context)
+            reported.append([comparable, *first[:2], first.prompt != other.prompt, first.forced != other.forced])
+        reported.append(result().sites == golden.sites)
+        """,
+    )
+    assert got.reported == [
+        [True, "layers.*.mlp", 1, True, True],
+        [True, "layers.*.self_attn", 1, True, True],
+        [True, "layers.*.mlp", 0, True, True],
+        [True, "layers.*.self_attn", 0, True, True],
+        [True, "layers.*.self_attn", 1, False, True],
+        True,
+    ]
