@@ -67,10 +67,10 @@ def change(tree: Path, to: Path, mutants: Mapping[int, Site]) -> list[int]:
             broken += bad.values()
             for place in bad:
                 del chosen[place]
-        changed = c_sites.changed(file, text, chosen)
-        kept = _gcc(to, file, changed, "-E", "-fdirectives-only").stdout
-        broken += [number for number in chosen.values() if f"BRICK_MUTANT({number})" not in kept]
         if chosen:
+            changed = c_sites.changed(file, text, chosen)
+            kept = _gcc(to, file, changed, "-E", "-fdirectives-only").stdout
+            broken += [number for number in chosen.values() if f"BRICK_MUTANT({number})" not in kept]
             (to / file).write_text(changed)
     return sorted(broken)
 

@@ -148,6 +148,7 @@ def test_a_change_with_invalid_c_is_reported_and_skipped(tmp_path: Path) -> None
     (copy / "src" / "brick_mutant.h").write_bytes((tree.HERE / "brick_mutant.h").read_bytes())
     drawn = dict(enumerate(tree.find(original, [original / "src" / "x.c"]), 1))
     assert [each.change for each in drawn.values()] == ["a - b > 0 -> a - b >= 0", "a - b -> a + b", "0 -> 0 + 1"]
+    assert tree.change(original, copy, {2: drawn[2]}) == [2]
     assert tree.change(original, copy, drawn) == [2]
     text = (copy / "src" / "x.c").read_text()
     assert ("BRICK_MUTANT(1)" in text, "BRICK_MUTANT(2)" in text, "BRICK_MUTANT(3)" in text) == (True, False, True)
