@@ -13,6 +13,7 @@ import pickle
 import random
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -513,6 +514,26 @@ def test_a_change_by_a_call_is_not_blamed_on_the_canary() -> None:
     assert run(quiet(watched(of))).end == "done"
 
 
+def test_random_numbers_right_after_a_call_are_not_blamed_on_the_canary() -> None:
+    found = watched(model(part(lambda x: x + 0 * random.random())))
+    found._turns.gate.ended = time.monotonic() + 3600  # so long does it stay "right after"
+    assert run(found).end == "done"
+
+
+def test_other_threads_do_not_see_that_operators_are_looked_at() -> None:
+    from torch.utils._python_dispatch import is_in_torch_dispatch_mode
+
+    seen = []
+
+    def look(x: Any) -> Any:
+        seen.append((is_canary(), is_in_torch_dispatch_mode()))
+        return x
+
+    assert run(watched(model(part(look)))).end == "done"
+    assert set(seen) == {(False, False), (True, False)}
+    assert torch.utils._python_dispatch._len_torch_dispatch_stack() == 0
+
+
 # ---- when it is refused ------------------------------------------------------------------------------------------
 
 
@@ -533,9 +554,17 @@ def inference(of: Any) -> None:
         of.layers[0].register_buffer("kept", torch.zeros(1))
 
 
+def scripted(of: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch no longer recommends it
+        of.head = torch.jit.script(of.head)
+
+
 REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
     "training": (lambda of: of.layers[1].mlp.train(), "training: layers.1.mlp (Linear) is in training mode"),
     "compiled": (compiled, "compiled: layers.0 (Part)"),
+    "script": (scripted, "compiled: head (RecursiveScriptModule)"),
+    "copies": (lambda of: setattr(of, "head", nn.DataParallel(of.head).eval()), "compiled: head (DataParallel)"),
     "hooks": (lambda of: of.head.register_forward_hook(lambda *_: None), "hooks: head has forward hooks"),
     "first hooks": (lambda of: of.head.register_forward_pre_hook(lambda *_: None), "hooks: head has forward hooks"),
     "forward": (own_forward, "stateful: layers.0 has a forward of its own"),
@@ -561,6 +590,19 @@ def test_a_model_is_refused_with_a_reason(what: str) -> None:
 
 def test_a_model_that_was_not_called_is_refused() -> None:
     assert run(brick.canaries(model())).reason.startswith("unserved: ")
+
+
+def test_a_model_with_a_cache_must_return_one_cache() -> None:
+    class Cached(Whole):
+        def forward(self, ids: Any, past_key_values: Any = None, use_cache: bool = False) -> Any:
+            return {"logits": super().forward(ids), **{f"past_key_value_{n}": [1] for n in range(returned)}}
+
+    returned = 1
+    found = watched(Cached().eval())
+    for returned in (0, 2):
+        assert run(found).reason == f"cache: the model returned {returned} caches"
+    returned = 1
+    assert run(found, chunk=2)[1:3] == ("done", None)
 
 
 def test_hooks_for_all_modules_are_refused() -> None:
@@ -655,16 +697,18 @@ def test_a_view_of_a_parameter_needs_no_memory(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_forward_that_raises_is_reported_and_canaries_go_on() -> None:
-    fails = [True]
+    fails = ["no\nwords"]
 
     def fail(x: Any) -> Any:
         if is_canary() and fails:
-            raise OSError("no\nwords " + "x" * 300)
+            raise OSError(fails[0])
         return x
 
     found = watched(model(part(fail)))
     got = run(found)
     assert (got.end, got.reason) == ("refused", "raised: OSError: no")
+    fails[0] = "x" * 300
+    assert run(found).reason == "raised: OSError: ".ljust(200, "x")
     fails.clear()
     assert run(found).end == "done"
 

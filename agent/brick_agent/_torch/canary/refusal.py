@@ -46,7 +46,7 @@ def _check_model(model: Any) -> None:
             raise RefusalError("training", f"{where} is in training mode")
         if is_compiled(module):
             raise RefusalError("compiled", where)
-        if isinstance(module, torch.jit.ScriptModule) or type(module).__name__ in ("DataParallel", "GraphModule"):
+        if isinstance(module, torch.jit.ScriptModule) or type(module).__name__ == "DataParallel":
             raise RefusalError("compiled", f"{where} is not an ordinary module")
     devices = {each.device.type for each in (*model.parameters(), *model.buffers())}
     if devices != {"cpu"}:
