@@ -725,6 +725,28 @@ def test_a_forward_that_hangs_is_reported_as_stuck_and_no_canary_runs_any_more()
     assert run(found)[:3] == ("one", "off", got.reason)
 
 
+def test_a_pause_between_slices_is_not_a_slice_that_hangs() -> None:
+    def wait(x: Any) -> Any:
+        time.sleep(0.02 * is_canary())
+        return x
+
+    # The pause after the slice is longer than 0.3 s.
+    assert watched(model(part(wait)), share=0.05, stuck_s=0.3).run("one", [1]).end == "done"
+
+
+def test_a_slice_that_hangs_leaves_no_thread_of_another_model() -> None:
+    go = threading.Event()
+    one = watched(model(part(lambda x: (go.wait() if is_canary() else None, x)[1])), stuck_s=0.05)
+    other = watched(model())
+    before = threading.enumerate()
+    assert run(one).end == "stuck"
+    assert run(other, timeout_s=0.05).reason == "timeout: not done after 0.05 s"
+    until(lambda: len(threading.enumerate()) == len(before) + 1)
+    go.set()
+    until(lambda: threading.enumerate() == before)
+    assert run(other).end == "done"
+
+
 @pytest.mark.parametrize("bad", [0, 1.01, math.nan, "1"])
 def test_a_share_that_is_not_above_0_and_at_most_1_allows_no_canary(bad: Any) -> None:
     found = brick.canaries(model(), share=bad)

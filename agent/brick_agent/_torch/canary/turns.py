@@ -58,17 +58,23 @@ class Turns:
                 raise RefusalError("timeout", "no gap between calls")
             if self.gate.is_closed:
                 raise CanariesOffError(UNINSTRUMENTED)
-            with Turns.one_slice:
-                if self.may_begin():
-                    self.began_s = began_s = time.monotonic()
-                    try:
-                        result = work()
-                    finally:
-                        took_s = time.monotonic() - began_s
-                        self._next_s = began_s + took_s / self._share
-                        self.began_s = None
-                    return result, took_s
+            if Turns.one_slice.acquire(blocking=False):  # a slice that hangs never releases it
+                try:
+                    if self.may_begin():
+                        return self._timed(work)
+                finally:
+                    Turns.one_slice.release()
             cancelled.wait(_POLL_S)
+
+    def _timed(self, work: Callable[[], Any]) -> tuple[Any, float]:
+        self.began_s = began_s = time.monotonic()
+        try:
+            result = work()
+        finally:
+            took_s = time.monotonic() - began_s
+            self._next_s = began_s + took_s / self._share
+            self.began_s = None
+        return result, took_s
 
     def compare_around(self, work: Callable[[], None]) -> None:
         """Do a piece of work; raise if it recorded anything, or changed anything in a quiet worker."""
