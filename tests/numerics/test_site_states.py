@@ -6,13 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from checked_record import CheckedRecord, Tensor
 from made_up_workers import MadeUp
 
+from brickd.analysis.numerics import evidence
 from brickd.analysis.numerics.coverage import SiteState, state_of, thinned
 from brickd.analysis.numerics.online_state import Case, Compared, KeptEvidence, ServiceSite, SiteCounts
 from brickd.model.workers import Worker
 from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
+from brickd.shm.sites import site_digest
 
 HERE = ServiceSite("api", "mlp", 3)
 
@@ -115,3 +118,13 @@ def test_the_lowest_sampling_rate_is_shown_with_its_number_of_workers() -> None:
     # The daemon's setting overrides the worker's own setting. A rate above 1 counts as 1.
     assert thinned([worker(own=every + 1), worker(asked=7, own=6)]) == (7, False, 1, 2)
     assert thinned([worker(own=every + 1)]) == (every, False, 1, 1)
+
+
+@pytest.mark.parametrize("flags", [0, _reader.CHECKED_STATELESS])
+def test_stored_evidence_stays_comparable_at_a_site_that_now_looks_stateful(flags: int) -> None:
+    site = site_digest("attention", 0) | _reader.SITE_STATEFUL
+    stored = KeptEvidence("u0", CheckedRecord(Tensor(1), (Tensor(2),), flags=flags).slots(), "", "")
+    fingerprints = _reader.Fingerprints(1 << 20)
+    evidence.add(fingerprints, stored, 0, 0, site)
+    ((_, _, held, *_, stateful),) = fingerprints.counts()
+    assert (held, stateful) == (1, 0)
