@@ -503,6 +503,21 @@ def test_diff_by_row_names_the_outlier_and_the_site() -> None:
         assert found.counts == {Class.IDENTICAL: 5 * 2 + 9, Class.DIVERGED: 9}
 
 
+def test_diff_by_row_names_an_outlier_that_shares_enough_rows_with_only_one_of_the_others() -> None:
+    fleet = Fleet(3)
+    fleet.healthy([0, 2], [1, 2])
+    fleet.healthy([2], [3])
+    for row in (1, 2, 3):
+        fleet.each(1, record((far(row), row), step=row))
+    assert {pair: each.differs for pair, each in fleet.pairs().items()} == {
+        (0, 1): (False, False),
+        (0, 2): (False, False),
+        (1, 2): (True, True),
+    }
+    found = fleet.compare()
+    assert (found.outlier, found.counts[Class.DIVERGED]) == (1, 3)
+
+
 def test_one_row_of_a_known_outlier_is_enough() -> None:
     with differing(9, 9) as fleet:
         found = fleet.look()

@@ -249,8 +249,21 @@ static int do_differ(const struct brick_match *m, struct brick_row_pair *pairs, 
     return pair->differs[0] || pair->differs[1];
 }
 
+/* Returns whether the worker of a member differs, at this site, from any worker that had the output of the reference.
+ * The rows that two workers share may be too few, although both had this row. */
+static int is_apart(const struct work *w, struct brick_row_pair *pairs, const struct brick_match_row *row, uint32_t member)
+{
+    const struct brick_member *members = &w->m->members[row->first];
+    const struct brick_kept_fingerprint *reference = brick_fingerprints_at(w->p, members[row->reference].number);
+    for (uint32_t n = 0; n < row->members; n++)
+        if (brick_fingerprints_at(w->p, members[n].number)->output == reference->output
+            && do_differ(w->m, pairs, reference->site, members[n].worker, members[member].worker))
+            return 1;
+    return 0;
+}
+
 /* Compares a row again. A member that diverged counts as within tolerance, unless the pairs show that its worker
- * differs from the worker of the reference at this site. `unsteady`: nothing diverges at this site. */
+ * differs. `unsteady`: nothing diverges at this site. */
 static void settle(struct work *w, struct brick_row_pair *pairs, int unsteady, struct brick_match_row *row)
 {
     struct brick_member *members = &w->m->members[row->first];
@@ -261,7 +274,7 @@ static void settle(struct work *w, struct brick_row_pair *pairs, int unsteady, s
     for (uint32_t n = 0; n < row->members; n++) {
         const struct entry e = {.fingerprint = brick_fingerprints_at(w->p, members[n].number), .number = members[n].number};
         struct comparison c = brick_match_compare(w, &reference, &e);
-        if (c.class == BRICK_CLASS_DIVERGED && !do_differ(w->m, pairs, e.fingerprint->site, against->worker, members[n].worker))
+        if (c.class == BRICK_CLASS_DIVERGED && !is_apart(w, pairs, row, n))
             c.class = BRICK_CLASS_WITHIN;
         if (c.class == BRICK_CLASS_DIVERGED && unsteady)
             c.class = BRICK_CLASS_UNSTEADY;
