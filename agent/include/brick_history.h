@@ -120,9 +120,10 @@ void brick_history_lose(struct brick_history *history, const char *reason, size_
 
 /* Records the chosen rows of a kernel's output. `input`: the tensor from which the kernel computed the output, as it was
  * before the call; NULL if it is unknown, and then brickd cannot tell whether a difference began at this kernel. Both
- * have one row per token, padding included; all dimensions before the last are those of the rows. Records nothing if
- * the output has another number of rows, or if less than half of the thread's ring would stay free. `at`: relation,
- * position and state do not count. */
+ * have one row per token, padding included; all dimensions before the last are those of the rows. If the output is NULL
+ * or has another number of rows, nothing is recorded, the output is counted with the reason `output`, and the result has
+ * BRICK_REFUSED. Records nothing if less than half of the thread's ring would stay free. `at`: relation, position and
+ * state do not count. */
 unsigned brick_history_record(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_tensor *output,
                               const struct brick_tensor *input, const struct brick_history_rows *of);
 

@@ -28,11 +28,13 @@ REASONS = {
 }
 
 
-# The reasons why the history of a sequence is unknown, as an engine gives them. "unseen" comes from the agent.
+# The reasons why the history of a sequence is unknown. An engine gives its own reasons; these come from the agent. With
+# "output", the history is known, but an output was not recorded.
 HISTORIES = {
     "unseen": "whose tokens brickd did not see",
     "unreadable": "with tokens that cannot be read",
     "arguments": "with wrong arguments",
+    "output": "with an output that does not have one row for each token",
 }
 
 

@@ -551,6 +551,15 @@ def test_workers_that_ended_without_fingerprints_are_named(worker: Start, argume
     assert refused.stderr.startswith("brickd: no fingerprints of api/0 and api/1 are recorded, expected ")
 
 
+@pytest.mark.parametrize(("by", "call"), [("input", "checksum"), ("row", "instrument"), ("history", "rows")])
+def test_workers_without_fingerprints_get_the_call_that_records_this_evidence(
+    worker: Start, by: str, call: str
+) -> None:
+    for number in range(2):
+        started(worker, BRICKD_SERVICE="api", BRICKD_WORKER=f"{number}").kill()
+    assert brickd("diff", "--by", by).stderr.endswith(f"(call brick.{call} in the engine)\n")
+
+
 @pytest.mark.ci
 def test_at_most_eight_services_are_listed_to_choose_from(worker: Start) -> None:
     for number in range(9):

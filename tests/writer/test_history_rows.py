@@ -141,11 +141,41 @@ for generation in (1, 2):
 
 
 @pytest.mark.parametrize(
-    "output", ["out(4)", "out(2)", "np.zeros(3, 'f')", "object()", "None", "np.zeros((3, 0), 'f')"]
-)
-def test_an_output_without_a_row_for_each_token_is_not_recorded(worker: Start, prefix: str, output: str) -> None:
-    of = run(worker, prefix, f"brick.rows([A], ints(5, 6, 7)).checksum('attention', {output})")
+    "output",
+    [
+        "out(4)", "out(2)", "out(3).reshape(3, 2, 2)", "np.zeros(3, 'f')", "object()", "None", "np.zeros((3, 0), 'f')",
+    ],
+)  # fmt: skip
+def test_an_output_without_a_row_for_each_token_is_counted_and_not_recorded(
+    worker: Start, prefix: str, output: str
+) -> None:
+    of = run(worker, prefix, f"brick.rows([A], ints(5, 6, 7)).checksum('attention', {output}, layer=1)")
     assert of.events == []
+    assert unknown(of) == {"output": 1}
+
+
+@pytest.mark.parametrize(
+    ("output", "error"),
+    [
+        (
+            "memoryview(bytes(32)).cast('f', [2, 2, 2])",
+            "output must have one row for each token: the shape (tokens, columns), not (2, 2, 2)",
+        ),
+        ("b''", "output must have one row for each token: the shape (tokens, columns), not <class 'bytes'>"),
+    ],
+)
+def test_an_output_without_a_row_for_each_token_raises_in_strict_mode(worker: Start, output: str, error: str) -> None:
+    process = worker(
+        f"""
+from array import array
+step = brick.rows([brick.History()], array("i", [5, 6]))
+try: step.checksum("attention", {output})
+except ValueError as error: report(str(error))
+""",
+        **ALL,
+        BRICKD_STRICT="1",
+    )
+    assert process.next_report() == f"brick_agent: {error} (BRICKD_STRICT=1)"
 
 
 def test_rows_of_sequences_that_are_interleaved_in_memory_are_found(worker: Start, prefix: str) -> None:
@@ -171,8 +201,8 @@ def test_an_input_with_other_rows_is_left_out(worker: Start, prefix: str) -> Non
 
 
 def test_sensitive_kernels_have_no_rows(worker: Start, prefix: str) -> None:
-    of = run(worker, prefix, "brick.rows([A], ints(5)).checksum('lm_head', out(1))")
-    assert of.events == []
+    of = run(worker, prefix, "for n in (1, 2): brick.rows([A], ints(5)).checksum('lm_head', out(n))")
+    assert (of.events, unknown(of)) == ([], {})
 
 
 def test_rows_leave_half_of_the_ring_free(worker: Start, prefix: str) -> None:

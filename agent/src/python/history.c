@@ -81,9 +81,11 @@ PyDoc_STRVAR(step_rows_doc,
 PyDoc_STRVAR(checksum_doc,
 "checksum($self, kernel, output, /, *, input=None, layer=None, step=None, backend=None, params=None)\n--\n\n"
 "Record the chosen rows of a kernel's output.\n\n"
-"output: a tensor with one row for each token of the step, padding included. input: the tensor from which the kernel\n"
-"computed it, with as many rows. If the kernel overwrote it, leave it out: brickd then finds differences, but cannot tell\n"
-"whether they began at this kernel. kernel, layer, step, backend, params: as for checksum(). Never raises.\n\n"
+"output: a tensor with one row for each token of the step, padding included. Its shape is (tokens, columns), not\n"
+"(tokens, heads, columns). Other outputs are not recorded, and are counted with the reason `output`. input: the tensor\n"
+"from which the kernel computed it, with as many rows. If the kernel overwrote it, leave it out: brickd then finds\n"
+"differences, but cannot tell whether they began at this kernel. kernel, layer, step, backend, params: as for\n"
+"checksum(). Never raises.\n\n"
 ">>> from array import array\n"
 ">>> step = brick.rows([brick.History()], array(\"i\", [11]))\n"
 ">>> step.checksum(\"attention\", memoryview(bytes(8)).cast(\"f\", [1, 2]), layer=0)\n");
@@ -333,18 +335,34 @@ static int hold_rows(PyObject *tensor, CoreTensor *t)
     return core_tensor_hold(tensor, t) == 0 ? 1 : forgive();
 }
 
+/* Reports an output that was not recorded. Shows the shape, because the values may belong to a customer. */
+static int complain_of_output(PyObject *output, bool is_readable)
+{
+    if (!is_readable)
+        return core_complain("output must be a tensor in this host's memory", (PyObject *)Py_TYPE(output));
+    PyObject *shape = PyObject_GetAttrString(output, "shape");
+    PyErr_Clear();
+    const int wrong = core_complain("output must have one row for each token: the shape (tokens, columns)",
+                                    shape != NULL ? shape : (PyObject *)Py_TYPE(output));
+    Py_XDECREF(shape);
+    return wrong;
+}
+
 static int record(const CoreRequest *p, PyObject *output, PyObject *input, const struct brick_history_rows *rows)
 {
     CoreTensor out, in;
     const int has_output = hold_rows(output, &out);
     const int has_input = has_output > 0 ? hold_rows(input, &in) : 0;
-    if (has_output > 0 && has_input >= 0)
-        brick_history_record(p->kernel->number, p->key, &p->at, &out.tensor, has_input > 0 ? &in.tensor : NULL, rows);
+    int wrong = has_output < 0 || has_input < 0 ? -1 : 0;
+    if (wrong == 0
+        && (brick_history_record(p->kernel->number, p->key, &p->at, has_output > 0 ? &out.tensor : NULL,
+                                 has_input > 0 ? &in.tensor : NULL, rows) & BRICK_REFUSED) != 0)
+        wrong = complain_of_output(output, has_output > 0);
     if (has_input > 0)
         core_tensor_release(&in);
     if (has_output > 0)
         core_tensor_release(&out);
-    return has_output < 0 || has_input < 0 ? -1 : 0;
+    return wrong;
 }
 
 static PyObject *step_rows_checksum(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)

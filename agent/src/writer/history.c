@@ -93,12 +93,13 @@ static void offer(struct brick_history_rows *of, const struct brick_history_row 
     of->row[n] = *row;
 }
 
+static uint32_t reason_named(const char *text) { return brick_name(text, strlen(text), NULL); }
+
 static void count_unknown(const struct brick_history_rows *of, const struct brick_history *h)
 {
     static const uint32_t no_layer = UINT32_MAX;
-    static const char unseen[] = REASON_HEAD "unseen";
     const struct brick_at at = {.layer = &no_layer};
-    const uint32_t word = h->unknown != BRICK_HISTORY_UNSEEN ? h->unknown : brick_name(unseen, sizeof unseen - 1, NULL);
+    const uint32_t word = h->unknown != BRICK_HISTORY_UNSEEN ? h->unknown : reason_named(REASON_HEAD "unseen");
     brick_rows_note(brick_name("history", 7, NULL), of->key, &at, word, 1);
 }
 
@@ -214,11 +215,15 @@ unsigned brick_history_record(uint32_t kernel, const void *key, const struct bri
     const struct brick_checked_place asked = brick_checked_place_of(t, kernel, key, at);
     const uint32_t inputs = takes_rows(&in, input, of) ? 1 : 0;
     const uint64_t kept = t->event_ring.slots / 2 + of->count * BRICK_CHECKED_SLOTS(inputs) - 1;
-    const int wanted = asked.value != 0 && (asked.value & BRICK_ENTRY_OFF) == 0 && brick_checked_on(t, &asked)
-                       && brick_event_room(t, kept);
+    const int on = asked.value != 0 && (asked.value & BRICK_ENTRY_OFF) == 0 && brick_checked_on(t, &asked);
+    const int room = brick_event_room(t, kept);
     struct brick_process *process = brick_process_of(t->segment);
     brick_idle(t);
-    if (!wanted || !takes_rows(&out, output, of) || !brick_key_published(process, &secret))
+    if (on && !takes_rows(&out, output, of)) {
+        brick_rows_note(kernel, key, at, reason_named(REASON_HEAD "output"), 1);
+        return outcome | BRICK_REFUSED;
+    }
+    if (!on || !room || !brick_key_published(process, &secret))
         return outcome;
     for (uint32_t n = 0; n < of->count; n++) {
         brick_row_take(&out, of->row[n].at, true, secret, &taken[n][0]);

@@ -35,6 +35,7 @@ _APART = {
     EvidenceClass.ROW: "different, but too rarely or by too little",
     EvidenceClass.HISTORY: "different, but too rarely",
 }
+_CALLS = {EvidenceClass.ROW: "brick.instrument", EvidenceClass.HISTORY: "brick.rows"}
 _ROUNDING = "rounding may be the cause, for example another number of threads or a compiled model"
 
 
@@ -179,7 +180,7 @@ def nothing(tried: Comparison) -> str:
             return f"{_absent(tried, silent)}{_try(tried)}"
         return (
             f"no fingerprints of {listed(silent)} are recorded, expected fingerprints of two workers or more (call"
-            " brick.checksum in the engine)"
+            f" {_CALLS.get(tried.evidence, 'brick.checksum')} in the engine)"
         )
     paired = f"0 of {plural(tried.matched.fingerprints, 'fingerprint')} have a counterpart in another worker"
     if tried.not_comparable:
