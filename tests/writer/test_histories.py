@@ -13,7 +13,7 @@ from epochs import EPOCH, give
 from faults import Compile, Start
 from hypothesis import given
 from hypothesis import strategies as st
-from token_histories import Step, rows, sums
+from token_histories import Step, lineages, rows, sums
 
 KEY = 0x00112233445566778899AABBCCDDEEFF
 OTHER_KEY = KEY ^ 1
@@ -207,8 +207,9 @@ def test_a_truncation_keeps_the_step_that_filled_the_cache_in_the_lineage(answer
 
 def test_all_tokens_can_be_removed(answers: Answers) -> None:
     cut = [extended(Step([1, 2])), ["truncate", [1, 2], False], extended(Step([3]))]
-    _, total, _, tokens, unknown = answers.ask(*cut)
+    _, total, lineage, tokens, unknown = answers.ask(*cut)
     assert (total, tokens, unknown) == (sums([3], KEY, 0)[-1], 1, 0)
+    assert [lineage] == lineages([Step([3])]), "a preempted sequence that is computed again is like a new one"
 
 
 def test_more_tokens_than_there_are_cannot_be_removed(answers: Answers) -> None:

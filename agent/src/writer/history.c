@@ -153,6 +153,8 @@ void brick_history_truncate(struct brick_history *h, const void *tokens, uint32_
     uint64_t place = place_of(factors, h, h->tokens);
     for (uint64_t n = 0; n < count; n++, place += factors[2])
         h->sum -= brick_splitmix64(place + token_at(tokens, dtype, n) * factors[1]);
+    if (h->tokens == 0) /* as in an empty cache: a sequence that is preempted starts again */
+        h->lineage = 0;
 }
 
 void brick_history_lose(struct brick_history *h, const char *reason, size_t length)
