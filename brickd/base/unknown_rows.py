@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from brickd.base.units import count, plural
 
-# The reasons why a site, or a call of a site, has no rows. With the last two reasons, the rows differ but are not
+# The reasons why a site, or a call of a site, has no rows. With the last three reasons, the rows differ but are not
 # judged.
 REASONS = {
     "training": "in training mode",
@@ -25,6 +25,7 @@ REASONS = {
     "settings": "with settings that cannot be read",
     "unsteady": "where most workers contradict themselves",
     "unconfirmed": "not confirmed to be row-wise",
+    "few": "where too few rows differ to name a worker",
 }
 
 

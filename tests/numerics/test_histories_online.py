@@ -125,6 +125,27 @@ def test_rows_are_counted_for_one_reason_each() -> None:
     assert dict(verdict(fleet.look()).not_comparable) == {"alone": 2, "context": 2, "lineage": 2}
 
 
+@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize(("rows", "steps"), [(1, 1), (2, 2), (4, 1)])
+def test_a_few_rows_that_differ_name_no_worker_and_are_not_equal(workers: int, rows: int, steps: int) -> None:
+    fleet = differing(workers, rows, steps)
+    found = fleet.look()
+    assert (found.findings, doubts(found)) == ({}, {HERE: "few"})
+    by_history = verdict(found)
+    assert (by_history.verdict, dict(by_history.unknown)) == ("unproven", {"few": 1})
+    assert by_history.why is not None
+    assert by_history.why.endswith("; rows of 1 site unknown (1 where too few rows differ to name a worker)")
+    (site,) = sites(found, [worker()])
+    assert site.state is SiteState.UNJUDGED
+
+
+def test_a_row_that_was_wrong_once_is_not_equal_although_it_was_right_in_another_step() -> None:
+    fleet = Fleet(2)
+    fleet.healthy((0, 1))
+    fleet.each(1, record(wrong(1), 1, step=7), record(right(1), 1, step=8))
+    assert doubts(fleet.look()) == {HERE: "few"}
+
+
 def test_rows_with_a_history_and_rows_without_one_are_never_compared() -> None:
     fleet = Fleet(2)
     for row in range(4):

@@ -18,6 +18,7 @@ from brickd.shm import _reader
 
 UNSTEADY = "unsteady"  # most workers contradict themselves, or no two of three agree
 UNCONFIRMED = "unconfirmed"  # the site is presumed to be row-wise, but its rows have not shown that
+FEW = "few"  # rows with equal histories differ, but too few of them to name a worker
 _CONFIRMED = 3  # this many repeated rows confirm that a site is row-wise
 
 

@@ -25,7 +25,7 @@ from brickd.analysis.numerics.online_state import (
     ServiceSite,
 )
 from brickd.analysis.numerics.place_state import Fate, GroupVerdict, PlaceLook, fate, judge_group
-from brickd.analysis.numerics.row_verdict import UNCONFIRMED, is_unconfirmed, judge_pairs, row_pairs
+from brickd.analysis.numerics.row_verdict import FEW, UNCONFIRMED, is_unconfirmed, judge_pairs, row_pairs
 from brickd.analysis.numerics.tally import Tally
 from brickd.model.event_log import LogEvent
 from brickd.shm import records
@@ -114,9 +114,12 @@ class WatchRound:
         service = self.numerics.service_number(place.service)
         pairs = row_pairs(self.numerics.fingerprints, service, site)
         living = [pair for pair in pairs if self._uuids(frozenset(pair[:2])).issubset(self.roll.living)]
-        verdict, waits, doubt = judge_pairs(living or pairs)
+        judged = living or pairs
+        verdict, waits, doubt = judge_pairs(judged)
         if verdict.other is not None and is_unconfirmed(self.numerics, service, site):
             verdict, waits, doubt = GroupVerdict(verdict.workers, frozenset()), False, UNCONFIRMED
+        elif verdict.other is None and place.tier is Tier.HISTORY and not all(pair.agree for pair in judged):
+            doubt = doubt or FEW
         if doubt:
             self.row_doubts[place] = RowDoubt(doubt, self.at_ns)
         else:
