@@ -42,6 +42,7 @@ class Backend:
         torch = sys.modules["torch"]
         self._processor = [torch.backends.cpu.get_cpu_capability(), *processor(), *_environment()]
         self._rows: dict[tuple[object, ...], Brick] = {}
+        self._histories: dict[tuple[object, ...], str] = {}
         onednn = torch._C._get_mkldnn_enabled
         self._now = torch.get_num_threads, torch.get_float32_matmul_precision, torch.is_autocast_enabled, onednn
 
@@ -66,19 +67,43 @@ class Backend:
         Otherwise return the reason why the part has no rows. The description names the processor, because rows are
         compared exactly.
         """
+        now = self._settings()
+        if now is None:
+            return UNKNOWN
+        known = self._rows.get(now)
+        if known is None:
+            known = self._rows[now] = brick(self._text_of_rows(*now))
+        return known
+
+    def of_histories(self) -> str | None:
+        """Describe the settings for an eager part with attention; None: a setting is unknown.
+
+        Torch chooses other kernels if it records gradients, and an attention may have several ones.
+        """
+        torch, now = sys.modules["torch"], self._settings()
+        if now is None:
+            return None
+        kinds = tuple(kind for config in self._configs if (kind := getattr(config, "_attn_implementation", None)))
+        gradients = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+        fused = torch._C._get_flash_sdp_enabled(), torch._C._get_math_sdp_enabled()
+        known = self._histories.get((now, kinds, gradients, fused))
+        if known is None:
+            mode = "inference mode" if gradients[0] else "gradients" if gradients[1] else "no gradients"
+            flags = [] if fused == (True, True) else [f"flash {fused[0]}, math {fused[1]}"]
+            known = ", ".join([self._text_of_rows(*now), *map(str, kinds), *flags, mode])
+            self._histories[now, kinds, gradients, fused] = known
+        return known
+
+    def _settings(self) -> tuple[int, str, str | bool, bool] | None:
         threads, precision, autocast, onednn = self._now
         try:
             try:
                 coarse = precision()
             except RuntimeError:  # the host has set the precision for one library only
                 coarse = _of_onednn()
-            now = threads(), coarse, autocast("cpu") and _autocast(), onednn()
+            return threads(), coarse, autocast("cpu") and _autocast(), onednn()
         except Exception:
-            return UNKNOWN
-        known = self._rows.get(now)
-        if known is None:
-            known = self._rows[now] = brick(self._text_of_rows(*now))
-        return known
+            return None
 
     def _text_of_rows(self, threads: int, precision: str, autocast: str | bool, onednn: bool) -> str:
         parts = [] if self._name is not None else _coarse(precision)

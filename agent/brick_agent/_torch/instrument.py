@@ -16,9 +16,20 @@ from brick_agent._torch.backend import Backend
 from brick_agent._torch.call_tensors import given
 from brick_agent._torch.call_wrappers import unwrap, wrap
 from brick_agent._torch.canary.gate import close_gates, reopen_gates
+from brick_agent._torch.histories import follow
+from brick_agent._torch.history_models import digest
+from brick_agent._torch.history_site import history_site
 from brick_agent._torch.module_selection import around_layers, chosen, closed, how_computed
 from brick_agent._torch.module_state import ModuleState
-from brick_agent._torch.row_wise import COMPILED, RowContext, in_turn, is_presumed, is_row_wise, refused, rows_of
+from brick_agent._torch.row_wise import (
+    COMPILED,
+    RowContext,
+    in_turn,
+    is_presumed,
+    is_row_wise,
+    refused,
+    rows_of,
+)
 from brick_agent._torch.steps import stepped
 
 TYPE_CHECKING = False
@@ -28,6 +39,7 @@ if TYPE_CHECKING:
 
     from brick_agent._torch.call_tensors import Passed
     from brick_agent._torch.call_wrappers import This
+    from brick_agent._torch.histories import Followed
     from brick_agent._torch.module_selection import Part
 
     _Taken = tuple[Passed, list[Any], list[Any] | None]
@@ -74,7 +86,10 @@ def instrument(
         patterns = (only,) if isinstance(only, str) else tuple(only)
         parts = chosen(model, sites, patterns)
         computing = Backend(model, backend)
-        made = {part.module: _Site(part, computing).watched for part in parts}
+        beginning = [model, *(each for each in around_layers(model) if each is not model)]
+        followed = follow(model, beginning)
+        config = digest(next(iter(followed))) if followed else None
+        made = {part.module: _Site(part, computing, config).watched for part in parts}
         turns = [] if patterns else in_turn(model, parts, sites)
         made.update((part.module, _RowSite(part, computing, turn, of).watched) for part, turn, of in turns)
         for part in [*filter(is_row_wise, parts), *(part for part, _, _ in turns)]:
@@ -82,9 +97,8 @@ def instrument(
                 _presume_rows(brick(part.name, part.category), part.layer)
         for part, why in [] if patterns else refused(model, parts, sites):
             _note_rows(brick(part.name, part.category), part.layer, why)
-        beginning = {model, *around_layers(model)}
-        for module in (*made, *(beginning - made.keys())):
-            wrap(module, stepped if module in beginning else None, made.get(module))
+        for module in (*made, *(each for each in beginning if each not in made)):
+            wrap(module, _first(module, followed) if module in beginning else None, made.get(module))
         for part in closed(model, sites, patterns):
             take(brick(part.name, _CLOSED), b"", layer=part.layer)  # a known site without fingerprints
             _note_rows(brick(part.name, _CLOSED), part.layer, COMPILED)
@@ -117,10 +131,16 @@ def _complain(what: str) -> None:
         sys.stderr.write(f"brickd: {what}\n")
 
 
+def _first(module: Any, followed: Mapping[Any, Followed]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the wrapper of a module that is called by the host."""
+    following = followed.get(module)
+    return stepped if following is None else lambda plain: stepped(following.around(plain))
+
+
 class _Site:
     """The observation of a part."""
 
-    def __init__(self, part: Part, backend: Backend) -> None:
+    def __init__(self, part: Part, backend: Backend, config: str | None) -> None:
         self._torch = sys.modules["torch"]
         self._rows = rows_of(part, backend)
         self._brick = brick(part.name, part.category)
@@ -128,18 +148,26 @@ class _Site:
         self._module = weakref.ref(part.module)
         self._state = ModuleState(part)
         self._how = how_computed(part.module)
+        self._history = history_site(part, backend, self._brick, self._rows, config)
 
     def watched(self, plain: Callable[..., Any], of: This) -> Callable[..., Any]:
         """Make each call a span; in a sampled step, also record fingerprints."""
+        history, own = self._history, 0 if of is None else 1
+
+        def followed(*args: Any, **keywords: Any) -> Any:
+            if history is None:
+                return plain(*args, **keywords)
+            return history.call(plain, own, args, keywords)
 
         def checked(*args: Any, **keywords: Any) -> Any:
             taken = self._take(args, keywords)
-            result = plain(*args, **keywords)
+            result = followed(*args, **keywords)
             if taken is not None:
                 self._record(*taken, result)
             return result
 
-        return _watched(plain, self._brick, self._layer, checked, (1 << 32) // RATE, of, self._rows)
+        following = followed if history is not None else None
+        return _watched(plain, self._brick, self._layer, checked, (1 << 32) // RATE, of, self._rows, 0, 0, following)
 
     def _take(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> _Taken | None:
         """Return the arguments, their fingerprints, and the part's state; None: the call is not recorded."""

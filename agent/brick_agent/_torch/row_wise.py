@@ -75,7 +75,7 @@ def _why(name: str, module: Any) -> str | None:
     nn, kind = sys.modules["torch"].nn, type(module)
     if is_compiled(module):
         return COMPILED
-    if _SCALED.search(kind.__name__) or _PACKAGES.search(kind.__module__):
+    if _is_scaled(kind):
         return QUANTIZED
     if attends(name.rpartition(".")[2], module) or kind.__module__ == "torch.nn.modules.rnn":
         return STATEFUL
@@ -86,6 +86,15 @@ def _why(name: str, module: Any) -> str | None:
         mixes = _is_torchs(kind) and not _is_of_rows(module)
     mixes = mixes or "forward" in vars(module)  # the host has replaced the forward
     return NOT_ROW_WISE if mixes or _MIXING.search(kind.__name__) or any(map(_LIMITED.search, vars(module))) else None
+
+
+def is_quantized(model: Any) -> bool:
+    """Whether a part of a model has a scale or an adapter, or parameters that are no ordinary tensors."""
+    return any(_is_scaled(type(each)) for each in model.modules()) or not all(map(_is_plain, model.parameters()))
+
+
+def _is_scaled(kind: type) -> bool:
+    return bool(_SCALED.search(kind.__name__) or _PACKAGES.search(kind.__module__))
 
 
 # Files of torch whose classes compute each element, or each row, on its own. If such a class works along a dimension,

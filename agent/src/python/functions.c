@@ -260,6 +260,12 @@ static PyMethodDef core_methods[] = {
      "open span has a\nstep, or while recording is off."},
     {"_note_rows", core_note_rows, METH_VARARGS, "Record why no call of a part has rows. Arguments: a handle, a layer or None, a word for the reason."},
     {"_presume_rows", core_presume_rows, METH_VARARGS, "Declare that a part is only presumed to compute row by row. Arguments: a handle, a layer or None."},
+    {"_choose", core_choose, METH_O, "Set the chosen rows of the model's call that this thread makes: the result of rows(), or None."},
+    {"_chosen", core_chosen, METH_NOARGS, "The chosen rows of the model's call that this thread makes, or None."},
+    {"_step_parts", core_step_parts, METH_VARARGS,
+     "The part of a step that each sequence has: (column of its first token, index of its first token in this step, number "
+     "of tokens,\nposition of its first token or -1), or None if the mask of its row is not plain. Or a word: the argument "
+     "that is not plain. Arguments:\na mask or None, positions or None, rows, cached columns, columns of this step."},
     {"_watched", core_watched, METH_VARARGS, "Wrap a module's forward."},
     {"_traced", core_traced, METH_VARARGS, "Wrap a function. The first call records where it is defined. With `spans`, each call is a span."},
     {"_node", core_node, METH_VARARGS, "Record a node of the graph, with the time that the host gives."},

@@ -1,6 +1,6 @@
 /* python/history.c - History, rows() and StepRows: rows of a step that are recorded with the history of their sequence.
  *
- * Owns the translation of Python arguments for the writer. Must not know how a history is computed or which rows are
+ * Owns the translation of Python arguments for the writer, and the chosen rows of the call that a thread makes. Must not know how a history is computed or which rows are
  * chosen. Invariants: only an unknown argument raises (in strict mode, any error); a history that did not get all
  * tokens of a step is unknown from then on.
  */
@@ -324,6 +324,22 @@ PyObject *core_history_rows(PyObject *module, PyObject *const *args, Py_ssize_t 
         Py_CLEAR(made);
     return (PyObject *)made;
 }
+
+/* ---- the call of a model that this thread makes ----------------------------- */
+
+static _Thread_local PyObject *chosen; /* its StepRows, or NULL */
+
+bool core_history_is_chosen(void) { return chosen != NULL; }
+
+PyObject *core_choose(PyObject *module, PyObject *rows)
+{
+    PyObject *before = chosen;
+    chosen = Py_IS_TYPE(rows, core_state.step_rows_type) ? Py_NewRef(rows) : NULL;
+    Py_XDECREF(before);
+    Py_RETURN_NONE;
+}
+
+PyObject *core_chosen(PyObject *module, PyObject *unused) { return Py_NewRef(chosen != NULL ? chosen : Py_None); }
 
 /* ---- recording ------------------------------------------------------------- */
 

@@ -64,7 +64,13 @@ extern PyType_Spec core_taken_spec;
 /* history.c */
 extern const char core_history_rows_doc[];
 PyObject *core_history_rows(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
+PyObject *core_choose(PyObject *module, PyObject *rows);
+PyObject *core_chosen(PyObject *module, PyObject *unused);
+bool core_history_is_chosen(void); /* whether the call of a model that this thread makes has chosen rows */
 extern PyType_Spec core_history_spec, core_step_rows_spec;
+
+/* step_parts.c */
+PyObject *core_step_parts(PyObject *module, PyObject *args);
 
 /* fingerprint.c */
 extern const char core_fingerprint_doc[];

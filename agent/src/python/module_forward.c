@@ -1,7 +1,8 @@
 /* python/module_forward.c - the callable by which `instrument` replaces a module's forward. Each call of it is a span.
  *
  * The span has the module's layer. If a checksum of the output would be recorded, a second function runs instead of the
- * module's forward: it fingerprints the inputs before the module computes. If rows would be recorded, rows.c makes the
+ * module's forward: it fingerprints the inputs before the module computes. A third function runs if rows of the step were
+ * chosen by their histories. If rows would be recorded, rows.c makes the
  * call. A module that is only watched for rows has no span. This file is written in C because it runs for each module
  * in each step.
  */
@@ -18,6 +19,7 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *function;
+    PyObject *followed; /* the function to call if rows of the step were chosen by their histories; or NULL */
     PyObject *checked; /* the function to call if a checksum would be recorded; NULL: no span, only rows */
     PyObject *module;  /* a weak reference to the module, the first argument of both functions; or NULL */
     Brick *brick;      /* never freed, so no reference is counted */
@@ -57,7 +59,8 @@ static PyObject *call_in_span(const Watched *w, const CoreRowsOf *of, PyObject *
     /* Each step that records whole fingerprints also records rows. */
     const bool has_rows = core_rows_wanted(of);
     const bool is_whole = (has_rows || w->rows.context == NULL) && brick_wants_of(w->brick->number, of->key, NULL, w->rate);
-    PyObject *function = is_whole ? w->checked : w->function;
+    const bool is_followed = w->followed != NULL && core_history_is_chosen();
+    PyObject *function = is_whole ? w->checked : is_followed ? w->followed : w->function;
     PyObject *result = has_rows ? core_rows_call(of, function, args, nargsf, names)
                                 : PyObject_Vectorcall(function, args, nargsf, names);
     const CoreRaised raised = core_raised_by_call(result);
@@ -113,6 +116,7 @@ static int watched_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(w->function);
     Py_VISIT(w->checked);
+    Py_VISIT(w->followed);
     Py_VISIT(w->module);
     Py_VISIT(w->rows.context);
     return 0;
@@ -127,6 +131,7 @@ static void watched_dealloc(PyObject *self)
     PyObject_GC_UnTrack(self);
     Py_XDECREF(w->function);
     Py_XDECREF(w->checked);
+    Py_XDECREF(w->followed);
     Py_XDECREF(w->module);
     Py_XDECREF(w->rows.context);
     PyObject_GC_Del(self);
@@ -148,11 +153,11 @@ PyType_Spec core_watched_spec = {
 
 PyObject *core_watched(PyObject *module, PyObject *args)
 {
-    PyObject *function, *b, *layer, *checked, *of = Py_None, *context = Py_None;
+    PyObject *function, *b, *layer, *checked, *of = Py_None, *context = Py_None, *followed = Py_None;
     unsigned long long rate;
     CoreRows rows = {.turns = 0};
-    if (!PyArg_ParseTuple(args, "OO!OOK|OOII:watched", &function, core_state.brick_type, &b, &layer, &checked, &rate, &of,
-                          &context, &rows.turn, &rows.turns))
+    if (!PyArg_ParseTuple(args, "OO!OOK|OOIIO:watched", &function, core_state.brick_type, &b, &layer, &checked, &rate, &of,
+                          &context, &rows.turn, &rows.turns, &followed))
         return NULL;
     uint32_t index = UINT32_MAX;
     if (layer != Py_None && core_to_layer(layer, &index) != 0)
@@ -163,6 +168,7 @@ PyObject *core_watched(PyObject *module, PyObject *args)
     w->vectorcall = watched_call;
     w->function = Py_NewRef(function);
     w->checked = checked != Py_None ? Py_NewRef(checked) : NULL;
+    w->followed = followed != Py_None ? Py_NewRef(followed) : NULL;
     w->module = of != Py_None ? Py_NewRef(of) : NULL;
     w->brick = (Brick *)b;
     w->layer = index;
