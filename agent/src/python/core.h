@@ -7,7 +7,8 @@
  *   trace.c  module_forward.c                         callables that wrap a function or a module's forward
  *   rows.c                                            rows of a module's call
  *   timing.c                                          starts and stops under the old profiler's names
- *   marks.c  deferred.c  checksum.c  history.c  step_parts.c  capsule.c   records other than spans; the calls for other extensions
+ *   marks.c  deferred.c  checksum.c  history.c  capsule.c   records other than spans; the calls for other extensions
+ *   step_parts.c                                      the part of a step that each sequence has
  *   checked_request.c                                 the arguments that records of tensors share
  *   brick.c                                           handles by name
  *   span.c                                            the record path, and the amounts of a span

@@ -1,8 +1,8 @@
 /* python/history.c - History, rows() and StepRows: rows of a step that are recorded with the history of their sequence.
  *
- * Owns the translation of Python arguments for the writer, and the chosen rows of the call that a thread makes. Must not know how a history is computed or which rows are
- * chosen. Invariants: only an unknown argument raises (in strict mode, any error); a history that did not get all
- * tokens of a step is unknown from then on.
+ * Owns the translation of Python arguments for the writer, and the chosen rows of the call that a thread makes. Must not
+ * know how a history is computed or which rows are chosen. Invariants: only an unknown argument raises (in strict mode,
+ * any error); a history that did not get all tokens of a step is unknown from then on.
  */
 #include "arguments.h"
 #include "brick_history.h"

@@ -2,9 +2,8 @@
  *
  * The span has the module's layer. If a checksum of the output would be recorded, a second function runs instead of the
  * module's forward: it fingerprints the inputs before the module computes. A third function runs if rows of the step were
- * chosen by their histories. If rows would be recorded, rows.c makes the
- * call. A module that is only watched for rows has no span. This file is written in C because it runs for each module
- * in each step.
+ * chosen by their histories. If rows would be recorded, rows.c makes the call. A module that is only watched for rows has
+ * no span. This file is written in C because it runs for each module in each step.
  */
 #include "arguments.h"
 #include "context_key.h"
