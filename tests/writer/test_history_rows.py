@@ -107,6 +107,41 @@ assert reported_tokens == (4, 3)
     assert lineage not in {row[2] for row in rows([Step([5, 6, 7]), Step([7])], key)}  # it began at position 2
 
 
+def test_an_engine_may_copy_objects_that_have_a_history(worker: Start, prefix: str) -> None:
+    of = run(
+        worker,
+        prefix,
+        """
+import copy
+brick.rows([A], ints(5, 6))
+for one in (copy.copy(A), copy.deepcopy([A])[0]):
+    brick.rows([one], ints(7)).checksum("attention", out(1))
+assert A.tokens == 2
+""",
+    )
+    assert histories(of) == [rows([Step([5, 6]), Step([7])], of.reported)[2]] * 2
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (
+            "brick.rows([A], x, shape={1})",
+            "a shape must be JSON: numbers, texts, lists and dicts, not a value of type set",
+        ),
+        ("brick.rows(A, x)", "histories must be a list of History objects, not a value of type brick_agent.History"),
+    ],
+)
+def test_a_wrong_argument_writes_one_line(worker: Start, call: str, error: str) -> None:
+    process = worker(f"""
+from array import array
+A, x = brick.History(), array("i", [5])
+for _ in range(2): {call}
+""")
+    assert process.end() == 0
+    assert process.stderr == f"brickd: {error} (BRICKD_STRICT=1 raises an exception)\n"
+
+
 def test_the_content_of_a_sequence_and_the_shape_of_a_step_count(worker: Start, prefix: str) -> None:
     of = run(
         worker,
@@ -286,6 +321,8 @@ brick.rows([C], ints(5)).checksum("attention", out(1))
         ("A.truncate('last'); brick.rows([A], ints(5))", "unreadable"),
         ("brick.rows([A], ints(5, 6), [1, 1]); brick.rows([A], ints(5))", "arguments"),
         ("brick.rows([A], ints(5, 6), 2); brick.rows([A], ints(5))", "arguments"),
+        ("brick.rows(A, ints(5, 6)); brick.rows([A], ints(5))", "arguments"),
+        ("brick.rows([A], ints(5, 6), shape={'scale': np.float32(1.5)}); brick.rows([A], ints(5))", "arguments"),
     ],
 )
 def test_a_history_that_did_not_get_all_tokens_is_unknown(worker: Start, prefix: str, source: str, reason: str) -> None:

@@ -65,7 +65,8 @@ const char core_history_rows_doc[] = PyDoc_STR(
 "each sequence has; by default each has the same number. at: the index of the first token of each sequence in the flat\n"
 "tensor; by default, there is no padding, and the tokens of a sequence follow those of the sequence before. shape: what\n"
 "decides which kernels run, as JSON: the size of the batch, the length of the longest part and of the longest cache, the\n"
-"side of the padding. Only rows that were computed with equal shapes are compared.\n\n"
+"side of the padding. Only rows that were computed with equal shapes are compared. Without a shape, all steps count as\n"
+"steps of one shape. A shape that is not JSON makes the histories unknown.\n\n"
 "The result is true if rows were chosen. Its method checksum() records them. Never raises.\n\n"
 ">>> from array import array\n"
 ">>> x, y = array(\"f\", [1, 2, 3]), array(\"f\", [2, 4, 6])\n"
@@ -186,6 +187,8 @@ static PyObject *history_tokens(PyObject *self, void *unused)
 
 static PyMethodDef history_methods[] = {
     {"copy", history_copy, METH_NOARGS, copy_doc},
+    {"__copy__", history_copy, METH_NOARGS, "As copy(): an engine may copy its sequences."},
+    {"__deepcopy__", history_copy, METH_O, "As copy(): an engine may copy its sequences."},
     {"truncate", history_truncate, METH_O, truncate_doc},
     {"lose", history_lose, METH_O, lose_doc},
     {NULL, NULL, 0, NULL},
@@ -264,8 +267,11 @@ static int one_each(PyObject *list, const struct sequences *s, const char *what,
 static int histories_of(PyObject *list, PyObject **tuple)
 {
     *tuple = PySequence_Tuple(list);
-    if (*tuple == NULL)
-        return forgive();
+    if (*tuple == NULL) {
+        if (Py_IS_TYPE(list, core_state.history_type))
+            brick_history_lose(&((History *)list)->history, "arguments", 9);
+        return forgive() != 0 ? -1 : core_complain("histories must be a list of History objects", list);
+    }
     for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(*tuple); n++)
         if (!Py_IS_TYPE(PyTuple_GET_ITEM(*tuple, n), core_state.history_type)) {
             lose_all(*tuple, "arguments");
@@ -275,12 +281,28 @@ static int histories_of(PyObject *list, PyObject **tuple)
     return 0;
 }
 
-static int step_of(const struct sequences *s, PyObject *tokens, uint64_t shape, struct brick_history_rows *rows)
+/* Returns 1, or 0 if the shape is not JSON; -1 with an exception set. Other values have no digest that tells them apart,
+ * so workers would be compared whose steps have different shapes. */
+static int digest_of_shape(PyObject *shape, uint64_t *digest)
+{
+    *digest = 0;
+    if (!core_is_given(shape))
+        return 1;
+    if (core_digest_json(shape, digest) != 0)
+        return forgive() != 0 ? -1 : core_complain("a shape must be JSON: numbers, texts, lists and dicts", shape);
+    *digest += *digest == 0;
+    return 1;
+}
+
+static int step_of(const struct sequences *s, PyObject *tokens, PyObject *given_shape, struct brick_history_rows *rows)
 {
     CoreTensor t;
-    uint64_t total;
+    uint64_t total, shape;
     const Py_ssize_t sequences = PyTuple_GET_SIZE(s->histories);
-    if ((s->counts != NULL && PyTuple_GET_SIZE(s->counts) != sequences)
+    const int is_known = digest_of_shape(given_shape, &shape);
+    if (is_known < 0)
+        return -1;
+    if (!is_known || (s->counts != NULL && PyTuple_GET_SIZE(s->counts) != sequences)
         || (s->at != NULL && PyTuple_GET_SIZE(s->at) != sequences))
         return lose_all(s->histories, "arguments");
     const int held = hold_tokens(tokens, &t, &total);
@@ -300,7 +322,6 @@ PyObject *core_history_rows(PyObject *module, PyObject *const *args, Py_ssize_t 
     static CoreCall call = {"rows", 2, 3, 5, known, {NULL}};
     PyObject *of[CORE_ARGUMENTS];
     struct sequences s = {.histories = NULL};
-    CoreRequest p = {.valid = NULL};
     if (core_arguments(&call, args, given, names, of) != 0)
         return NULL;
     StepRows *made = PyObject_New(StepRows, core_state.step_rows_type);
@@ -312,8 +333,7 @@ PyObject *core_history_rows(PyObject *module, PyObject *const *args, Py_ssize_t 
         core_watch();
         wrong = one_each(of[COUNTS], &s, "counts must have one number for each history", &s.counts) != 0
                 || one_each(of[AT], &s, "at must have one number for each history", &s.at) != 0
-                || core_request_params(&p, of[SHAPE]) != 0 || core_open_once() != 0
-                || step_of(&s, of[TOKENS], p.at.params, &made->rows) != 0;
+                || core_open_once() != 0 || step_of(&s, of[TOKENS], of[SHAPE], &made->rows) != 0;
         if (wrong)
             lose_all(s.histories, "arguments");
     }
