@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import graphlib
+import itertools
 import os
 import pickle
 import re
@@ -173,6 +174,12 @@ def imported_of(path: Path, *names: str) -> set[str]:
     if not any(all(word in text for word in name.split(".")[-2:]) for name in names):
         return set()
     return {each for each in imported(path) if each.startswith(names)}
+
+
+def test_each_test_module_has_its_own_name() -> None:
+    """pytest imports test modules by their names alone. So two modules of one name cannot run together."""
+    modules = sorted(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [one for one, other in itertools.pairwise(modules) if one == other] == []
 
 
 def test_brickd_and_the_agent_never_import_each_other() -> None:
