@@ -18,7 +18,7 @@ from brickd.shm._reader import CHECKED_HISTORY
 for needed in ("torch", "transformers"):
     pytest.importorskip(needed, reason=f"{needed} is not installed: .venv/bin/pip install torch==2.13.0 transformers")
 
-ENVIRONMENT = {"BRICKD_SERVICE": "api", "BRICKD_FINGERPRINTS": "all", "BRICKD_EVENTS": "16384"}
+ENVIRONMENT = {"BRICKD_SERVICE": "api", "BRICKD_FINGERPRINTS": "all", "BRICKD_EVENTS": "131072"}
 SITES = {"layers.*.self_attn", "layers.*"}
 INSTRUMENT = "brick.instrument(model, watch_weights=False)\n"
 
@@ -44,7 +44,10 @@ def compared(answer: dict[str, Any]) -> dict[str, int]:
 
 
 def test_equal_sequences_among_other_neighbours_are_equal(worker: Start) -> None:
-    served = f"{INSTRUMENT}serve(model); serve(model, padding=2); serve(model, kept=False)"
+    served = (
+        f"{INSTRUMENT}serve(model); serve(model, padding=2); serve(model, kept=False)\n"
+        "serve(model, padding=3, placed=True)"
+    )
     hows = {"sdpa": "", "bfloat16": "torch.bfloat16", "eager": "attn_implementation='eager'"}
     start(worker, *((name, 3, -1, f"model = made({how})\n{served}") for name, how in hows.items()))
     for service in hows:
@@ -53,8 +56,9 @@ def test_equal_sequences_among_other_neighbours_are_equal(worker: Start) -> None
         assert by_history(answer)["unknown"] == {}
         counts = compared(answer)
         assert counts.keys() >= SITES
-        # In three layers, each of three sequences has rows of three steps of decode, with and without padding.
-        assert all(counts[kernel] >= 2 * 3 * 3 * 3 for kernel in SITES), counts
+        # In each of three layers, three sequences have three rows of decode and the first row of prefill, in each of
+        # three ways. Without a cache, the rows of prefill are the same again.
+        assert all(counts[kernel] >= 2 * 3 * 3 * (3 + 1) * 3 for kernel in SITES), counts
 
 
 def test_a_fault_that_only_histories_show_is_named(worker: Start) -> None:
@@ -72,6 +76,7 @@ def test_another_size_of_the_batch_or_another_padding_is_never_compared(worker: 
         "size": "size=3 + number",
         "padding": "padding=1 + number",
         "side": "beside=2 * number",
+        "positions": "padding=2, placed=bool(number)",
         "mask": "padding=0, beside=None if number else 0",
         "mode": "mode=(torch.no_grad, torch.inference_mode)[number]",
     }

@@ -35,19 +35,22 @@ def damage(fault, model, cache):
                 key, value = key[:, :, 1:], value[:, :, 1:]
             return plain(query, key, value, **keywords)
         torch.nn.functional.scaled_dot_product_attention = off_by_one
-def serve(model, fault="", size=3, kept=True, padding=0, beside=None, mode=torch.inference_mode):
-    """Serve the prompts; return the logits of each step. `padding`: of all sequences; `beside`: of the neighbours."""
+def serve(model, fault="", size=3, kept=True, padding=0, beside=None, placed=False, mode=torch.inference_mode):
+    """Serve the prompts; return the logits of each step. `padding`: of all sequences; `beside`: of the neighbours;
+    `placed`: whether the first token has position 0 in spite of the padding."""
     drawn = torch.Generator().manual_seed(100 + number)
     outputs = []
     with mode():
         for prompt, forced in zip(PROMPTS, FORCED):
             tokens = batch([0] * padding + prompt, size, drawn)
+            tokens[:, :padding] = torch.randint(10, 128, (size, padding), generator=drawn)  # nothing may read it
             mask = torch.ones_like(tokens)
             mask[:, :padding] = 0
             if beside is not None:
                 mask[(number + 1) % size, :beside] = 0
             masked = padding or beside is not None
-            result = model(tokens, attention_mask=mask if masked else None, use_cache=kept)
+            def placing(): return {"position_ids": (mask.cumsum(-1) - 1).clamp(min=0)} if placed else {}
+            result = model(tokens, attention_mask=mask if masked else None, use_cache=kept, **placing())
             outputs.append(result.logits)
             cache = filled(result)
             if bad:
@@ -57,7 +60,9 @@ def serve(model, fault="", size=3, kept=True, padding=0, beside=None, mode=torch
             for token in forced if kept else ():
                 mask = torch.cat([mask, torch.ones(size, 1, dtype=torch.long)], 1)
                 given = batch([token], size, drawn)
-                result = model(given, attention_mask=mask if masked else None, past_key_values=cache, use_cache=True)
+                places = {name: each[:, -1:] for name, each in placing().items()}
+                result = model(given, attention_mask=mask if masked else None, past_key_values=cache, use_cache=True,
+                               **places)
                 outputs.append(result.logits)
     return outputs
 '''
