@@ -35,6 +35,7 @@ _REASONS = {
     "alone": "without a counterpart in another worker",
     "context": "that another worker had only in another context",
     "lineage": "whose tokens another worker computed only in other steps or shapes",
+    "unjudged": "at sites where rows differ and are not judged",
     "workers": f"of more than {ROW_WORKERS_MAX} workers",
     "stateful": "of stateful kernels",
     "without_inputs": "without inputs",
@@ -250,7 +251,8 @@ def _found(compared: Compared, of: ServiceTier, now_ns: int | None) -> _Found:
     reasons = _reasons(compared, of, counts)
     doubts = Counter(each.why for place, each in compared.row_doubts.items() if (place.service, place.tier) == of)
     sites = [place for place, each in compared.sites.items() if (place.service, place.tier) == of and each.met]
-    if doubts and all(place in compared.row_doubts for place in sites):
+    if doubts and counts.met and all(place in compared.row_doubts for place in sites):
+        reasons["unjudged"] = counts.met
         counts = counts._replace(met=0)
     return _Found(counts, reasons, doubts, any((each.service, each.tier) == of for each in compared.findings))
 

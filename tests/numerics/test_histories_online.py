@@ -133,8 +133,14 @@ def test_a_few_rows_that_differ_name_no_worker_and_are_not_equal(workers: int, r
     assert (found.findings, doubts(found)) == ({}, {HERE: "few"})
     by_history = verdict(found)
     assert (by_history.verdict, dict(by_history.unknown)) == ("unproven", {"few": 1})
-    assert by_history.why is not None
-    assert by_history.why.endswith("; rows of 1 site unknown (1 where too few rows differ to name a worker)")
+    n = workers * rows
+    assert dict(by_history.not_comparable) == {"unjudged": n}
+    assert by_history.why == (
+        f"0 of {n} rows compared: {n} at sites where rows differ and are not judged; rows of 1 site unknown (1 where"
+        " too few rows differ to name a worker)"
+    )
+    *_, later = verdicts(Comparisons(found, (), 1 << 62), [worker()])
+    assert (later.evidence, dict(later.not_comparable)) == ("history", {})
     (site,) = sites(found, [worker()])
     assert site.state is SiteState.UNJUDGED
 
