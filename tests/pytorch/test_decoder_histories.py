@@ -144,6 +144,25 @@ UNKNOWN: dict[str, tuple[str, str, dict[str, int]]] = {
         "model(x[:, :1], attention_mask=mask, past_key_values=cache)",
         {"mask": 1},
     ),
+    "right_padding_unmasked": (
+        "made()",
+        f"{X}mask = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]])\n"
+        f"cache = filled(model(x, attention_mask=mask))\n{AGAIN}",
+        {"mask": 1},
+    ),
+    "cropped_inside": (
+        "made()",
+        f"{FILLED}model.model.register_forward_hook(lambda *_: cache.crop(-1))\n{AGAIN}{AGAIN}",
+        {"edited": 2},
+    ),
+    "moved": (
+        "made()",
+        f"{X}mask = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])\n"
+        "cache = filled(model(x, attention_mask=mask, position_ids=(mask.cumsum(-1) - 1).clamp(min=0)))\n"
+        "model(x[:, :1], attention_mask=torch.cat([mask, mask[:, -1:]], 1), past_key_values=cache)",
+        {"positions": 1},
+    ),
+    "other_entry": ("made()", f"{FILLED}model.model(x[:, :1], past_key_values=cache, use_cache=True)", {"edited": 2}),
     "packed": ("made()", f"{X}model(x, position_ids=torch.tensor([[0, 1, 2, 0, 1]]))", {"positions": 2}),
     "other_positions": (
         "made()",

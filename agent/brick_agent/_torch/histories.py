@@ -142,7 +142,7 @@ class Followed:
         if not all(each is None or each.is_cpu for each in (tokens, mask, positions)):
             raise UnknownError(DEVICE)
         batch, length = tokens.shape
-        filled = self._filled(cache, batch)
+        filled = self._filled(cache)
         if filled.why is not None:
             raise UnknownError(filled.why)
         cached = filled.length
@@ -158,7 +158,7 @@ class Followed:
             raise UnknownError(parts)
         return self._extend(_Step(batch, cached + length, cache, filled), tokens, mask is not None, parts)
 
-    def _filled(self, cache: Any, batch: int) -> _Filled:
+    def _filled(self, cache: Any) -> _Filled:
         """Return what is known about the cache before the step."""
         if cache is None:
             return _Filled(self, None, [], [])
@@ -167,9 +167,7 @@ class Followed:
             return _Filled(self, why_not(cache), [], [])
         if known is None:
             return _Filled(self, why_not(cache) or UNSEEN, [], [])
-        if known.why is None and (
-            known.by() is not self or len(known.histories) != batch or not is_same(cache, known.marks)
-        ):
+        if known.why is None and (known.by() is not self or not is_same(cache, known.marks)):
             return _Filled(self, EDITED, [], [])
         return known
 
