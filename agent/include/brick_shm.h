@@ -1,4 +1,4 @@
-/* brick_shm.h - the shared-memory format of brickd, version 1.14.
+/* brick_shm.h - the shared-memory format of brickd, version 1.15.
  *
  * This file defines the format. The writer in the worker and the reader in the daemon share nothing else. Prose comes
  * first, then structs.
@@ -177,7 +177,7 @@
 #define BRICK_MAGIC UINT64_C(0x4D4853444B435242) /* "BRCKDSHM" */
 #define BRICK_ENDIAN UINT32_C(0x01020304)
 #define BRICK_MAJOR 1
-#define BRICK_MINOR 14
+#define BRICK_MINOR 15
 #define BRICK_PREFIX "brickd-"
 #define BRICK_DIRECTORY "/dev/shm"
 #define BRICK_PAGE 4096u
@@ -328,6 +328,10 @@ BRICK_ASSERT(BRICK_SITES_MAX == 64 * 256, "every site has its bit");
 #define BRICK_CONTROL_ATTACHED 1 /* 1: a daemon that keeps totals is or was attached; never reset */
 /* Since 1.8. */
 #define BRICK_CONTROL_EPOCH 2 /* the epoch word: |until : 32 | epoch : 32|; 0: none */
+/* Since 1.15. */
+#define BRICK_CONTROL_CANARY 3 /* |definition : 32 | order : 32|: a changed word asks the worker to run the canary with
+                                  this definition. A definition is identified by the upper half of the FNV-1a (64 bits)
+                                  of its file */
 
 /* Since 1.4, workers obey `fingerprint_rate` and `sites`. Each step has a draw, a number of 32 bits. A rate selects the
  * steps whose draw is smaller than the rate; the two rates defined below are exceptions. All workers select the same
@@ -583,7 +587,8 @@ static inline uint32_t brick_bucket(uint64_t ticks)
     K(MEASURED, 5, measured, measured) /* since 1.2: a device's duration of one deferred start */                       \
     K(CHECKED, 6, checked, checked)    /* since 1.3: fingerprints of a site's tensors; the only kind with several slots */ \
     K(SOURCE, 7, source, source_piece) /* since 1.6: a piece of a kernel's source */                                   \
-    K(STEP_TEXT, 8, step_text, step_text) /* since 1.13: the text by which the host names a step */
+    K(STEP_TEXT, 8, step_text, step_text) /* since 1.13: the text by which the host names a step */                    \
+    K(CANARY, 9, canary, source_piece) /* since 1.15: a piece of the result of a canary */
 
 enum brick_kind {
     BRICK_KIND_NONE = 0,
@@ -660,7 +665,7 @@ struct brick_source_piece {
     uint64_t sequence;
     uint32_t piece;    /* upper 2 bits: enum brick_source_part; lower 30 bits: the piece's number within the part, from 0 */
     uint16_t slots;    /* 1 */
-    uint16_t kind;     /* BRICK_KIND_SOURCE */
+    uint16_t kind;     /* BRICK_KIND_SOURCE, BRICK_KIND_CANARY */
     uint64_t hash;
     uint8_t text[40];  /* UTF-8; the last piece of a part is padded with zeros. In the end record: the lengths of name,
                           path and text, in 8 bytes each */
@@ -669,6 +674,10 @@ enum brick_source_part { BRICK_SOURCE_NAME = 0, BRICK_SOURCE_PATH = 1, BRICK_SOU
 #define BRICK_SOURCE_PIECE 40u
 #define BRICK_SOURCE_MAX 1048576u /* the limit of a text in bytes; a longer text is not written */
 #define BRICK_SOURCE_LABEL 1000u  /* the limit of a name and of a path in bytes; longer ones are cut */
+
+/* The result of a canary, since 1.15: a JSON text in pieces like those of a source, without a name and a path. It is
+ * identified by its hash, too, and names the order (BRICK_CONTROL_CANARY) that it answers. */
+#define BRICK_CANARY_MAX 65536u /* the limit of a result in bytes; a longer one is not written */
 
 /* The text by which the host names a step, since 1.13. The step's key is the FNV-1a (64 bits) of the text. So a reader
  * computes the key from the text, and no record can give a key a wrong text. A text that is too long is not written:
@@ -914,6 +923,7 @@ static const struct brick_field brick_fields[] = {
     {"control", "weights", (uint32_t)(offsetof(struct brick_control, reserved) + 8u * BRICK_CONTROL_WEIGHTS), 8, 'Q'},
     {"control", "attached", (uint32_t)(offsetof(struct brick_control, reserved) + 8u * BRICK_CONTROL_ATTACHED), 8, 'Q'},
     {"control", "epoch", (uint32_t)(offsetof(struct brick_control, reserved) + 8u * BRICK_CONTROL_EPOCH), 8, 'Q'},
+    {"control", "canary", (uint32_t)(offsetof(struct brick_control, reserved) + 8u * BRICK_CONTROL_CANARY), 8, 'Q'},
 #undef BRICK_FIELD
 };
 #define BRICK_FIELD_COUNT (sizeof(brick_fields) / sizeof(brick_fields[0]))

@@ -7,7 +7,7 @@ pass begins. The segment of a dead worker is read to its end.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -54,6 +54,7 @@ class Attached:
         spares: further open descriptors of the same file; closing one of them would release the lock on the file.
         heir: the segment in which the worker continues, because this segment was removed; both describe the same work.
         producer: receives the worker's checksums; None if they are dropped.
+        take_canaries: receives the uuid, and pieces of the worker's results of canaries; None if they are dropped.
         wish: the last settings that were sent to the worker.
         epoch: the epoch word that the worker has; 0 if it has none.
         filtered_sites: how many sites there were when the wish was applied to them; -1 if some had no name yet.
@@ -74,6 +75,7 @@ class Attached:
     heir: Attached | None = None
     stage: Stage = Stage.DRAINED
     producer: FingerprintProducer | None = None
+    take_canaries: Callable[[str, list[tuple[int, int, bytes]]], None] | None = None
     wish: Wish = field(default_factory=Wish)
     epoch: int = 0
     filtered_sites: int = -1
@@ -192,9 +194,11 @@ class Attached:
     def take(self, events: bytes | None) -> None:
         """Process the events from one pass."""
         if events is not None:
-            others, sources = _reader.pieces(events)
+            others, sources, canaries = _reader.pieces(events)
             if sources:
                 self.sources.take(self.uuid, sources, self.service, self.name)
+            if canaries and self.take_canaries is not None:
+                self.take_canaries(self.uuid, canaries)
             self.deferred.take(others, self.segment.now)
             if self.producer is not None and (texts := _reader.step_texts(others)):
                 self.producer.name_steps(texts)

@@ -64,6 +64,6 @@ def sources(of: Sequence[Worker], left: Sources | None) -> Sources:
     for worker in of:
         with contextlib.suppress(SegmentRefused, NotPermitted), open_segment(worker.reading.file) as segment:
             for lane, _, _ in worker.reading.lanes:
-                _, pieces = _reader.pieces(segment.ring(lane, events=True)[1])
+                _, pieces, _ = _reader.pieces(segment.ring(lane, events=True)[1])
                 found.take(worker.reading.uuid, pieces)
     return found

@@ -46,6 +46,7 @@ class RecordedSegment:
             "weights": 0,
             "attached": 0,
             "epoch": 0,
+            "canary": 0,
             "sites": (),
         }
 

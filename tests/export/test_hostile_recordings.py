@@ -23,7 +23,7 @@ from brickd.recording.chunks import Chunk
 from brickd.shm import _reader
 
 NUMBER = st.sampled_from([0, 1, 2, 5, 2**32 - 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1])
-KINDS = st.sampled_from([0, 1, 1, 1, 2, 3, 4, 5, 6, 8, 99])
+KINDS = st.sampled_from([0, 1, 1, 1, 2, 3, 4, 5, 6, 8, 9, 99])
 
 
 @st.composite

@@ -68,13 +68,13 @@ def other(slots: int, kind: int) -> bytes:
     return head + struct.pack("<HH", slots, kind) + b"\7" * (64 * slots - 16)
 
 
-OTHER = st.builds(other, st.integers(1, 4), st.sampled_from([3, 6, 9]))
+OTHER = st.builds(other, st.integers(1, 4), st.sampled_from([3, 6, 10]))
 
 
 @given(st.lists(TEXTS.map(source_pieces.all_pieces) | OTHER, max_size=8))
 def test_pieces_are_separated_from_other_records_without_loss(stretches: list[list[Piece] | bytes]) -> None:
     slots = [each if isinstance(each, bytes) else b"".join(map(record, each)) for each in stretches]
-    others, runs = _reader.pieces(b"".join(slots))
+    others, runs, _ = _reader.pieces(b"".join(slots))
     assert others == b"".join(each for each in stretches if isinstance(each, bytes))
     one_by_one = [
         (hash_, first + at // PIECE, text[at : at + PIECE])
@@ -86,17 +86,27 @@ def test_pieces_are_separated_from_other_records_without_loss(stretches: list[li
 
 def test_consecutive_pieces_are_joined_and_other_records_stay_unchanged() -> None:
     pieces = source_pieces.all_pieces(b"x" * 1000, b"name")
-    _, runs = _reader.pieces(b"".join(map(record, pieces)))
+    _, runs, _ = _reader.pieces(b"".join(map(record, pieces)))
     assert [len(text) // PIECE for _, _, text in runs] == [1, 25, 1]
     deferred = bytes(64 * 3)
     assert _reader.pieces(deferred)[0] is deferred
+
+
+def test_pieces_of_a_canary_are_separated_from_those_of_a_source_with_the_same_hash() -> None:
+    records = [record(piece) for piece in source_pieces.part(5, source_pieces.TEXT, b"x" * 4 * PIECE)]
+    kind = _reader.KIND_CANARY.to_bytes(2, "little")
+    mixed = records[:2] + [each[:14] + kind + each[16:] for each in records[2:]]
+    others, sources, canaries = _reader.pieces(b"".join(mixed))
+    assert others == b""
+    assert sources == [(5, 2 << 30, b"x" * 2 * PIECE)]
+    assert canaries == [(5, 2 << 30 | 2, b"x" * 2 * PIECE)]
 
 
 @pytest.mark.parametrize("slots", [0, 2, 65535])
 def test_a_piece_is_not_found_inside_or_after_an_endless_record(slots: int) -> None:
     lie = record((1, 2, bytes(PIECE)))[:12] + slots.to_bytes(2, "little") + b"\3\0" + bytes(48)
     rest = lie + record((3, 0, bytes(PIECE)))
-    assert _reader.pieces(rest) == (rest, [])
+    assert _reader.pieces(rest) == (rest, [], [])
 
 
 @given(TEXTS)

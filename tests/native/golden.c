@@ -8,6 +8,7 @@
  *   gcc -std=c11 -D_GNU_SOURCE -DBRICK_TEST_POINTS -pthread -I agent/include -I agent/src
  *       tests/native/golden.c agent/src/writer/[a-z]*.c agent/src/fingerprint/[a-z]*.c -o golden && ./golden segment.bin
  */
+#include "writer/canary.h"
 #include "writer/lifecycle.h"
 
 #include "brick_graph.h"
@@ -227,6 +228,20 @@ static void remember(uint32_t kernel, uint64_t time)
     brick_history_record(kernel, NULL, &place, &tensor, &tensor, &chosen);
 }
 
+/* Since 1.15: an order for a canary, and the first pieces of its result; the consumer has read all earlier records. */
+static void answer(uint64_t time)
+{
+    static const char text[] = "{\"order\":1,\"name\":\"greeting\",\"end\":\"running\"}";
+    const uint64_t reserved = brick_agent.segment->layout.control + offsetof(struct brick_control, reserved);
+    const uint64_t order = UINT64_C(0xFD931F2700000001);
+    uint64_t piece = 0;
+    at(time);
+    put(reserved + 8 * BRICK_CONTROL_CANARY, &order, sizeof order);
+    consume(0, EVENTS, brick_load_relaxed(&brick_lane_of(brick_agent.segment, 0)->event_head));
+    if (brick_canary_order() != order || brick_canary_tell(text, sizeof text - 1, NULL, &piece) != BRICK_DONE)
+        abort();
+}
+
 /* Since 1.12: the results of calls at a site that records rows, the reason why a site is never examined, and how many
  * turns the sites have. */
 static void note(uint32_t kernel)
@@ -384,6 +399,7 @@ int main(int argc, char **argv)
     note(ffn);
     tell(ffn, 26300);
     remember(ffn, 26400);
+    answer(26450);
     brick_end(decode, NULL, 0, 0);
     draw(ffn, 26500);
     graph(ffn, 27000);

@@ -120,7 +120,7 @@ class Made:
         """Add a record of an unknown kind or with a wrong number of slots; without `slots`, any of these."""
         self.sequence += 1
         if not slots:
-            slots, kind = self._random.choice([(1, 99), (7, 99), (40, 6), (4, DEFER), (5, 6), (1, 0), (1, 9)])
+            slots, kind = self._random.choice([(1, 99), (7, 99), (40, 6), (4, DEFER), (5, 6), (1, 0), (1, 10)])
         head = self._secret() + self._random.randbytes(4) + struct.pack("<HH", slots, kind)
         rest = b"".join(self._secret() for _ in range(8 * slots - 2))
         self.slots += head + rest
@@ -262,7 +262,7 @@ def test_nothing_is_kept_of_slots_that_are_not_records(redacts: bool, bits: byte
             slots[at + place : at + place + 8] = word = generator.randbytes(8)
             words.add(bytes(word))
         if generator.random() < 0.7:
-            struct.pack_into("<HH", slots, at + 12, generator.choice([1, 2, 3, 4, 60000]), generator.choice([9, 77]))
+            struct.pack_into("<HH", slots, at + 12, generator.choice([1, 2, 3, 4, 60000]), generator.choice([10, 77]))
     tape = Tape([], 1 << 16)
     with rings(event_slots=64) as r:
         drain, spool = r.drain(), _reader.Spool(values=False, redacts=redacts)
@@ -270,7 +270,7 @@ def test_nothing_is_kept_of_slots_that_are_not_records(redacts: bool, bits: byte
         r.add(0, "event", bytes(slots))
         _reader.drain([drain])
         tape.write(spool)
-    known = {*range(DEFER, CHECKED + 1), _reader.KIND_SOURCE, _reader.KIND_STEP_TEXT}
+    known = {*range(DEFER, CHECKED + 1), _reader.KIND_SOURCE, _reader.KIND_STEP_TEXT, _reader.KIND_CANARY}
     if not any(slots[at + 14] in known and slots[at + 15] == 0 for at in range(0, len(slots), SLOT)):
         assert not [word for file in tape.files for word in words if word in file]
 
@@ -662,11 +662,19 @@ def test_the_text_of_a_step_is_recorded_up_to_its_length_unless_redacted(
     assert found == (slots if values else kept)
 
 
-@pytest.mark.parametrize(("values", "redacts"), [(True, False), (False, False), (False, True)])
-def test_the_record_of_a_source_keeps_its_sequence_so_that_no_record_counts_as_missing(
-    values: bool, redacts: bool
+@pytest.mark.parametrize(
+    ("kind", "values", "redacts"),
+    [
+        (_reader.KIND_SOURCE, True, False),
+        (_reader.KIND_SOURCE, False, False),
+        (_reader.KIND_SOURCE, False, True),
+        (_reader.KIND_CANARY, False, False),
+    ],
+)
+def test_the_record_of_a_source_or_a_canary_keeps_its_sequence_so_that_no_record_counts_as_missing(
+    kind: int, values: bool, redacts: bool
 ) -> None:
-    record = struct.pack("<QIHH", 9, 1, 1, _reader.KIND_SOURCE) + bytes(range(1, 49))
+    record = struct.pack("<QIHH", 9, 1, 1, kind) + bytes(range(1, 49))
     tape = Tape([], 1 << 16)
     with rings(event_slots=64) as r:
         drain, spool = r.drain(), _reader.Spool(values=values, redacts=redacts)
@@ -675,4 +683,4 @@ def test_the_record_of_a_source_keeps_its_sequence_so_that_no_record_counts_as_m
         _reader.drain([drain])
         tape.write(spool)
     ((_, found),) = slots_of(tape.files).items()
-    assert found == (record if values else struct.pack("<QIHH48x", 9, 0, 1, _reader.KIND_SOURCE))
+    assert found == (record if values else struct.pack("<QIHH48x", 9, 0, 1, kind))

@@ -278,6 +278,8 @@ static PyMethodDef core_methods[] = {
     {"_node_task", core_node_task, METH_VARARGS, "Record that the open node is a task, and how often it was polled."},
     {"_task_ended", core_task_ended, METH_O, "Mark the last recorded span of a brick as the last span of a task."},
     {"_source_hash", core_source_hash, METH_O, "The hash of a source's text."},
+    {"_canary_order", core_canary_order, METH_NOARGS, "The word by which the daemon orders a canary; 0 if it ordered none."},
+    {"_send_canary", core_send_canary, METH_VARARGS, "Record the result of a canary (text) from this piece on. Return the first piece that is left for a later call, or -1. A text that is too long counts as a dropped record."},
     {"_send_source", core_send_source, METH_VARARGS, "Record a source (text, name, path, hash) from this piece on. Return the first piece that is left for a later call, or -1. If the source is None, count a dropped record."},
     {"_totals", core_totals, METH_O, "The totals of this process: length of a tick, number of torn entries, paths, ledger. With True, the paths of marks too."},
     {"_mark_run", core_mark_run, METH_NOARGS, "Tell each `brickd run` above this process that this process has printed its report."},

@@ -1,4 +1,5 @@
-/* python/marks.c - kernel(), transfer(), needs(); marks of functions, tasks and sources for the Python files. */
+/* python/marks.c - kernel(), transfer(), needs(); marks of functions, tasks, sources and canaries for the Python
+ * files. */
 #include "arguments.h"
 #include "brick.h"
 #include "context_key.h"
@@ -6,6 +7,7 @@
 #include "opening.h"
 
 #include "brick_graph.h"
+#include "../writer/canary.h"
 #include "../writer/lifecycle.h"
 #include "../writer/thread.h"
 
@@ -355,6 +357,28 @@ PyObject *core_send_source(PyObject *module, PyObject *args)
         return NULL;
     uint64_t piece = from;
     const unsigned outcome = brick_is_off() ? BRICK_REFUSED : brick_source_tell(&source, hash, core_key(), &piece);
+    if ((outcome & BRICK_JOINED) != 0)
+        core_watch();
+    return PyLong_FromLongLong((outcome & BRICK_REFUSED) != 0 ? (long long)piece : -1);
+}
+
+PyObject *core_canary_order(PyObject *module, PyObject *unused)
+{
+    if (core_open_once() != 0)
+        return NULL;
+    return PyLong_FromUnsignedLongLong(brick_canary_order());
+}
+
+PyObject *core_send_canary(PyObject *module, PyObject *args)
+{
+    const char *text;
+    Py_ssize_t length;
+    unsigned long long from;
+    if (!PyArg_ParseTuple(args, "s#K:_send_canary", &text, &length, &from) || core_open_once() != 0)
+        return NULL;
+    uint64_t piece = from;
+    const unsigned outcome =
+        brick_is_off() ? BRICK_REFUSED : brick_canary_tell(text, (size_t)length, core_key(), &piece);
     if ((outcome & BRICK_JOINED) != 0)
         core_watch();
     return PyLong_FromLongLong((outcome & BRICK_REFUSED) != 0 ? (long long)piece : -1);

@@ -53,6 +53,8 @@ PyObject *core_node_defined(PyObject *module, PyObject *args);
 PyObject *core_node_task(PyObject *module, PyObject *args);
 PyObject *core_task_ended(PyObject *module, PyObject *brick);
 PyObject *core_send_source(PyObject *module, PyObject *args);
+PyObject *core_canary_order(PyObject *module, PyObject *unused);
+PyObject *core_send_canary(PyObject *module, PyObject *args);
 PyObject *core_source_hash(PyObject *module, PyObject *text);
 
 /* checksum.c */

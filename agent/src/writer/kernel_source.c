@@ -1,5 +1,6 @@
-/* writer/kernel_source.c - writes the sources of kernels into the event ring, in pieces. A piece for which there is no
- * room stays with the host, for a later call. Only a text that is too long is dropped. */
+/* writer/kernel_source.c - writes the sources of kernels and the results of canaries into the event ring, in pieces. A
+ * piece for which there is no room stays with the host, for a later call. Only a text that is too long is dropped. */
+#include "canary.h"
 #include "event_ring.h"
 
 #include "brick_graph.h"
@@ -35,7 +36,8 @@ static void write_piece(struct brick_source_piece *r, const struct part *parts, 
     r->piece = which << 30 | (uint32_t)number;
 }
 
-unsigned brick_source_tell(const struct brick_text *source, uint64_t hash, const void *key, uint64_t *piece)
+static unsigned tell(enum brick_kind kind, uint64_t most, const struct brick_text *source, uint64_t hash,
+                     const void *key, uint64_t *piece)
 {
     const uint64_t lengths[] = {label_length(source->name), label_length(source->path), source->length};
     const struct part parts[] = {{source->name, lengths[0]}, {source->path, lengths[1]}, {source->text, lengths[2]},
@@ -47,9 +49,9 @@ unsigned brick_source_tell(const struct brick_text *source, uint64_t hash, const
     struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_QUESTION);
     if (t == NULL)
         return outcome | BRICK_REFUSED;
-    if (source->length > BRICK_SOURCE_MAX) {
+    if (source->length > most) {
         brick_event_attempt(t);
-        outcome |= brick_event_dropped(t, BRICK_KIND_SOURCE);
+        outcome |= brick_event_dropped(t, kind);
         *piece = all;
     }
     while (*piece < all) {
@@ -61,8 +63,27 @@ unsigned brick_source_tell(const struct brick_text *source, uint64_t hash, const
         brick_event_attempt(t);
         write_piece(r, parts, (*piece)++);
         r->hash = hash;
-        brick_event_publish(t, r, BRICK_KIND_SOURCE, 1);
+        brick_event_publish(t, r, kind, 1);
     }
     brick_idle(t);
     return outcome;
+}
+
+unsigned brick_source_tell(const struct brick_text *source, uint64_t hash, const void *key, uint64_t *piece)
+{
+    return tell(BRICK_KIND_SOURCE, BRICK_SOURCE_MAX, source, hash, key, piece);
+}
+
+uint64_t brick_canary_order(void)
+{
+    if (!brick_agent_owns())
+        return 0;
+    return brick_load_relaxed(&brick_control_of(brick_segment_now())->reserved[BRICK_CONTROL_CANARY]); /* O15 */
+}
+
+unsigned brick_canary_tell(const char *text, size_t length, const void *key, uint64_t *piece)
+{
+    const struct brick_text result = {.text = text, .length = length};
+    const uint64_t hash = length <= BRICK_CANARY_MAX ? brick_source_hash(text, length) : 0;
+    return tell(BRICK_KIND_CANARY, BRICK_CANARY_MAX, &result, hash, key, piece);
 }

@@ -35,6 +35,12 @@ static int source_possible(const struct brick_events *e, const struct brick_sour
     return r->slots == 1;
 }
 
+static int canary_possible(const struct brick_events *e, const struct brick_source_piece *r)
+{
+    (void)e;
+    return r->slots == 1;
+}
+
 static int step_text_possible(const struct brick_events *e, const struct brick_step_text *r)
 {
     (void)e;

@@ -118,6 +118,7 @@ static union slot alone(const struct brick_redactor *r, uint32_t ring, const uni
            : kind == BRICK_KIND_MEASURED  ? measured(&s->measured)
            : kind == BRICK_KIND_STEP_TEXT ? step_text(r, &s->step_text)
            : kind == BRICK_KIND_SOURCE    ? emptied(&s->record) /* see BRICK_CHUNK_SOURCE */
+           : kind == BRICK_KIND_CANARY    ? emptied(&s->record) /* a result is for the daemon alone */
                                           : unknown(&s->record);
 }
 

@@ -1,5 +1,5 @@
-/* python/fn_sources.c - separates the pieces of kernel sources from other events, hashes a source, and finds the texts
- * of steps.
+/* python/fn_sources.c - separates the pieces of kernel sources and of canaries' results from other events, hashes a
+ * source, and finds the texts of steps.
  *
  * A writer sends the pieces of a source one after the other. Consecutive pieces become one row, so that Python code has
  * only a few rows to join. Of all other records, only the length is read.
@@ -15,7 +15,10 @@ struct run {
     Py_ssize_t count;
 };
 
-static int is_piece(const struct brick_record *r) { return r->kind == BRICK_KIND_SOURCE && r->slots == 1; }
+static int is_piece(const struct brick_record *r)
+{
+    return (r->kind == BRICK_KIND_SOURCE || r->kind == BRICK_KIND_CANARY) && r->slots == 1;
+}
 
 /* Returns the longest run of consecutive pieces that begins at `at`. All belong to the same part (name, path or text)
  * of the same source. */
@@ -24,7 +27,8 @@ static struct run run_at(const struct brick_record *slots, Py_ssize_t at, Py_ssi
     const struct brick_source_piece *pieces = (const struct brick_source_piece *)(const void *)slots;
     const struct brick_source_piece *first = &pieces[at];
     Py_ssize_t n = 1;
-    while (at + n < count && is_piece(&slots[at + n]) && pieces[at + n].hash == first->hash
+    while (at + n < count && is_piece(&slots[at + n]) && pieces[at + n].kind == first->kind
+           && pieces[at + n].hash == first->hash
            && pieces[at + n].piece == first->piece + (uint32_t)n && (pieces[at + n].piece ^ first->piece) >> 30 == 0)
         n++;
     return (struct run){first, n};
@@ -49,15 +53,20 @@ static Py_ssize_t end_of(const struct brick_record *slots, Py_ssize_t at, Py_ssi
     return taken == 0 || taken > count - at ? count : at + taken;
 }
 
-/* Appends the runs of pieces to `runs` unless `runs` is NULL, and copies all other slots to `others` unless `others` is
- * NULL. Returns the number of other slots. On failure, clears `runs` and sets an exception. */
-static Py_ssize_t part(const struct brick_record *slots, Py_ssize_t count, PyObject **runs, char *others)
+struct runs {
+    PyObject *sources, *canaries; /* lists of rows; NULL after a failure */
+};
+
+/* Appends the runs of pieces to `runs`, by kind, unless `runs` is NULL, and copies all other slots to `others` unless `others` is
+ * NULL. Returns the number of other slots. On failure, clears a list and sets an exception. */
+static Py_ssize_t part(const struct brick_record *slots, Py_ssize_t count, struct runs *runs, char *others)
 {
     Py_ssize_t rest = 0;
     for (Py_ssize_t at = 0, next; at < count; at = next) {
         if (is_piece(&slots[at])) {
             const struct run run = run_at(slots, at, count);
-            if (runs != NULL && !list_append(runs, row_of(&run)))
+            PyObject **of = runs == NULL ? NULL : run.first->kind == BRICK_KIND_CANARY ? &runs->canaries : &runs->sources;
+            if (of != NULL && !list_append(of, row_of(&run)))
                 return rest;
             next = at + run.count;
             continue;
@@ -77,14 +86,17 @@ PyObject *reader_pieces(PyObject *module, PyObject *events)
         return NULL;
     const struct brick_record *slots = buffer.buf;
     const Py_ssize_t count = buffer.len / SLOT_BYTES, rest = part(slots, count, NULL, NULL);
-    PyObject *runs = PyList_New(0);
+    struct runs runs = {PyList_New(0), PyList_New(0)};
     PyObject *others = rest == count ? Py_NewRef(events) : PyBytes_FromStringAndSize(NULL, rest * SLOT_BYTES);
-    if (runs != NULL && others != NULL && rest < count)
+    const int is_made = runs.sources != NULL && runs.canaries != NULL && others != NULL;
+    if (is_made && rest < count)
         part(slots, count, &runs, PyBytes_AS_STRING(others));
     PyBuffer_Release(&buffer);
-    PyObject *result = runs != NULL && others != NULL ? PyTuple_Pack(2, others, runs) : NULL;
+    const int is_whole = is_made && runs.sources != NULL && runs.canaries != NULL;
+    PyObject *result = is_whole ? PyTuple_Pack(3, others, runs.sources, runs.canaries) : NULL;
     Py_XDECREF(others);
-    Py_XDECREF(runs);
+    Py_XDECREF(runs.sources);
+    Py_XDECREF(runs.canaries);
     return result;
 }
 
