@@ -27,6 +27,8 @@ from brickd.client import protocol
 from brickd.datasources.world import World
 from brickd.query import queries
 from brickd.query.orders import (
+    CanaryRoundQuery,
+    CanaryRunning,
     EndRecording,
     Forgetting,
     RecordedFile,
@@ -88,6 +90,8 @@ class Application:
                 "The fingerprints that the daemon keeps.",
             ),
             self._control("/weights/rescan", Rescanning, self._rescan, "Make workers read their parameters again."),
+            self._control("/canary/run", CanaryRunning, self._run_canaries, "Make workers run canaries."),
+            Endpoint("GET", "/canary", CanaryRoundQuery, self._canary_round, "The results of canaries."),
             self._view(
                 "inspect/{name:path}", InspectQuery, inspect.answer, "Like /inspect, with the name in the path."
             ),
@@ -221,6 +225,12 @@ class Application:
 
     async def _rescan(self, order: Rescanning) -> Response:
         return self._done(workers=await self._in_thread(self._served.orders.rescan, order))
+
+    async def _run_canaries(self, order: CanaryRunning) -> Response:
+        return self._done(**await self._in_thread(self._served.orders.run_canaries, order))
+
+    async def _canary_round(self, query: CanaryRoundQuery) -> Response:
+        return self._done(**await self._in_thread(self._served.orders.canary_round, query))
 
     async def _record(self, order: StartRecording) -> Response:
         def begin() -> Awaitable[Recorder]:

@@ -11,7 +11,17 @@ from typing import Any, Protocol
 from brickd.base.thresholds import Thresholds
 from brickd.datasources.world import DaemonStatus, World
 from brickd.model.event_log import Log
-from brickd.query.orders import EndRecording, Forgetting, Obeyed, Rescanning, Setting, Silencing, StartRecording
+from brickd.query.orders import (
+    CanaryRoundQuery,
+    CanaryRunning,
+    EndRecording,
+    Forgetting,
+    Obeyed,
+    Rescanning,
+    Setting,
+    Silencing,
+    StartRecording,
+)
 from brickd.recording.library import FlightShelf, Shelf
 from brickd.recording.session import Recorder
 
@@ -31,6 +41,12 @@ class Orders(Protocol):
 
     def rescan(self, order: Rescanning) -> list[str]:
         """Tell workers to read their weights again; return their names. Raise NoSuchWorker for an unknown name."""
+
+    def run_canaries(self, order: CanaryRunning) -> dict[str, Any]:
+        """Begin a round of canaries; return its document. Raise NoSuchWorker or WrongQuestion for an unknown name."""
+
+    def canary_round(self, query: CanaryRoundQuery) -> dict[str, Any]:
+        """Return the document of a round. Raise WrongQuestion for an unknown round."""
 
     def forget(self, order: Forgetting) -> int:
         """Drop the totals of dead workers; return how many were dropped. Raise NoSuchWorker for an unknown name."""

@@ -59,6 +59,11 @@ class Runtime(NamedTuple):
         return self.state / "sources"
 
     @property
+    def canaries(self) -> Path:
+        """The directory of the definitions of canaries, with one file for each. Workers read them."""
+        return self.state / "canaries"
+
+    @property
     def web_token(self) -> Path:
         """The file with the token of the web page, if no other token was given."""
         return self.directory / "web-token"

@@ -5,6 +5,7 @@ signals, the time of day. A tick has these steps, in this order:
 
     look      open and lock new segments, and continue at the saved positions
     epoch     write the epoch by which workers choose steps, if it changed or if workers came
+    canary    give the next worker of a service its order for a canary
     drain     copy and add up new records, in one call; events go to the workers' deferred work and to the sources,
               checksums go to the comparison
     publish   free the room of span rings at once, because the checkpoint does not save single spans
@@ -32,6 +33,7 @@ from brickd.analysis.weights.rescans import Rescans
 from brickd.base.open_file_limits import WORKERS_MAX
 from brickd.base.units import SECOND, plural
 from brickd.daemon.attachment import Attached, Stage
+from brickd.daemon.canary_rounds import CanaryRounds
 from brickd.daemon.epochs import Epochs
 from brickd.daemon.ring_passes import RingPasses, Unsaved
 from brickd.daemon.roster import Roster
@@ -66,6 +68,7 @@ class Collector:
     Attributes:
         passes: reads the rings.
         watch: compares fingerprints; None if they are not compared.
+        canaries: the canaries that users ordered.
         trouble: why the checkpoint cannot be saved now; "" if it can.
         ending: set by another thread; then the loop leaves long work to the next daemon.
     """
@@ -92,6 +95,8 @@ class Collector:
         self.directory = Directory(memory.prefix, log_event, STILL_NS, clock)
         self.roster = Roster(memory, self.directory, log_event, workers_max, numerics)
         self._epochs = epochs or Epochs()
+        self.canaries = CanaryRounds()
+        self.roster.take_canaries = self.canaries.take
         self.trouble = ""
         self.ending = threading.Event()
         self.watch = None if numerics is None else Watch(numerics, log_event, memory.compared)
@@ -127,6 +132,7 @@ class Collector:
             finally:
                 self.roster.reading.release()
         self._epochs.move(self.roster.drained, changed=self.roster.changed)
+        self.canaries.move(self.roster.drained, now_ns)
         fill = self.passes.run(self._for_a_tick())
         self.passes.publish(events=False)
         if now_ns - self._judged_ns >= JUDGE_NS:

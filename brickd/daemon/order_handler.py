@@ -7,18 +7,21 @@ what a recording is. Invariants: Every method may be called from any thread. A c
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import Any
 
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.online_state import DivergentSite
 from brickd.base.thresholds import Thresholds, assigned, assignments
 from brickd.base.units import plural
+from brickd.daemon.canary_document import round_document
 from brickd.daemon.collector import Collector
-from brickd.errors import NoSuchWorker
+from brickd.errors import NoSuchWorker, WrongQuestion
+from brickd.model.canary_definitions import CanaryFiles
 from brickd.model.event_log import LogEvent
 from brickd.model.retained_workers import RetainedTotals
 from brickd.model.worker_names import suggestion
 from brickd.model.workers import Survey, select
-from brickd.query.orders import Forgetting, Obeyed, Rescanning, Setting, Wish
+from brickd.query.orders import CanaryRoundQuery, CanaryRunning, Forgetting, Obeyed, Rescanning, Setting, Wish
 from brickd.shm.sampling import ALL
 
 
@@ -95,6 +98,33 @@ class OrderHandler:
         with roster.reading, roster.lock:
             meant = [each for each in roster.drained() if each.heir is None and each.is_of(order.names)]
             return sorted(each.name for each in meant if each.rescan())
+
+    def run_canaries(self, order: CanaryRunning) -> dict[str, Any]:
+        """Begin a round of canaries in the workers that are meant; return its document."""
+        defined, wrong = CanaryFiles().all()
+        names = {each.name for each in defined}
+        for name in order.canaries:
+            if name not in names:
+                raise WrongQuestion(f"no canary {name}: {suggestion(name, names)} (brickd canary ls lists them)")
+        if not defined:
+            raise WrongQuestion("; ".join(wrong) or "no canary is defined (brickd canary add NAME FILE)")
+        select(self._survey().workers, order.names)
+        roster, rounds = self._collector.roster, self._collector.canaries
+        with roster.reading, roster.lock:
+            meant = [each for each in roster.drained() if each.heir is None and each.is_of(order.names)]
+        if not meant:
+            raise NoSuchWorker("no live worker has these names (brickd workers lists them)")
+        wanted = [each for each in defined if not order.canaries or each.name in order.canaries]
+        made = rounds.begin(sorted(meant, key=lambda each: each.name), wanted)
+        self._wake()
+        return round_document(made, rounds.ignored)
+
+    def canary_round(self, query: CanaryRoundQuery) -> dict[str, Any]:
+        """Return the document of a round."""
+        rounds = self._collector.canaries
+        if (found := rounds.round(query.round)) is None:
+            raise WrongQuestion(f"no round {query.round}: the daemon was restarted, or later rounds replaced it")
+        return round_document(found, rounds.ignored)
 
     def forget(self, order: Forgetting) -> int:
         """Drop the totals of dead workers, unless it is a dry run; return how many are dropped."""

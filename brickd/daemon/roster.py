@@ -47,6 +47,7 @@ class Roster:
         lock: protects the state and this object; it is held only briefly.
         reading: held while segments are read.
         crowded: whether there are more totals of gone workers than the limits allow, so that some must be merged.
+        take_canaries: receives the uuid of a worker, and pieces of its results of canaries.
         stays: whether workers that end cleanly leave their segments, even while no daemon drains them.
     """
 
@@ -59,6 +60,7 @@ class Roster:
         self.rings: Rings | None = None
         self.changed = self.crowded = False
         self.stays = True
+        self.take_canaries: Callable[[str, list[tuple[int, int, bytes]]], None] | None = None
         self.lock, self.reading = threading.Lock(), threading.Lock()
         self._log_event = log_event
         self._admission = Admission(memory, self.attached, workers_max, self.give_up, self._bury_file)
@@ -146,6 +148,7 @@ class Roster:
         with self.lock:
             self.memory.gone.pop(each.uuid, None)  # a copy of this segment was taken for the original
             self.memory.known[each.uuid] = each.known
+            each.take_canaries = self.take_canaries
             if self._numerics is not None:  # under the lock, because `forget` drops the producers of unknown workers
                 segment, shard = each.segment, shard_of(each.segment.coordinates)
                 each.producer = self._numerics.producer(each.uuid, each.service, segment.tables, shard)

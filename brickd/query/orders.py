@@ -109,6 +109,22 @@ class Rescanning(Query):
     names: tuple[str, ...] = given(Names("names of workers or services", key="name", positional=True), default=())
 
 
+class CanaryRunning(Query):
+    """Run canaries in the workers with these names, or in all workers if there are no names."""
+
+    names: tuple[str, ...] = given(Names("names of workers or services", key="name", positional=True), default=())
+    canaries: tuple[str, ...] = given(
+        Names("names of canaries", "Run only this canary. May be given several times.", key="canary", metavar="NAME"),
+        default=(),
+    )
+
+
+class CanaryRoundQuery(Query):
+    """The results of the canaries that one order asked for."""
+
+    round: int = given(Whole(1, None, "the number of the order"))
+
+
 class Silencing(Query):
     """Silence a problem for a time. Without an id, list the silenced problems."""
 

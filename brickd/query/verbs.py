@@ -69,6 +69,9 @@ VERBS = {
         "Show where the numbers of workers first differ, and why.", "DiffQuery", also="compare numerics divergence"
     ),
     "weights": Verb("Check whether replicas hold the same parameters.", "WeightsQuery", also="params parameters"),
+    "canary": Verb(
+        "Run fixed prompts in workers, and compare what they compute.", also="canaries probe golden selftest"
+    ),
     "up": Verb("Start the daemon.", also="start restart serve daemon"),
     "web": Verb("Show the web page of a daemon, or print its URL.", also="browser http page url gui"),
     "down": Verb(

@@ -21,8 +21,8 @@ from brickd.shm.segment_copy import CallPath, Identity, Reading, SiteKey, label
 from brickd.shm.segment_files import SegmentFile, opened
 from brickd.shm.sites import WorkerNames
 
-# The minor versions of the format since which workers can thin out checksums, and follow epochs.
-_THINS_SINCE, _EPOCHS_SINCE = 4, 8
+# The minor versions of the format since which workers can thin out checksums, follow epochs, and run canaries.
+_THINS_SINCE, _EPOCHS_SINCE, _CANARIES_SINCE = 4, 8, 15
 _SHARED_MAX = 4_096  # tables with more rows are not cached; the 16 cached tables take 12 MB at most
 
 
@@ -143,6 +143,17 @@ class Segment(SegmentFile):
     def epoch_write(self, word: int) -> tuple[int, int, bytes]:
         """Return an argument for `_reader.write_all` that writes an epoch word."""
         return self.fd, _reader.CONTROL + _control_fields()["epoch"], word.to_bytes(8, "little")
+
+    @property
+    def has_canaries(self) -> bool:
+        """Whether the worker's agent can run the canaries that a daemon orders."""
+        return self.header["minor"] >= _CANARIES_SINCE
+
+    def order_canary(self, digest: int) -> int:
+        """Tell the worker to run the canary whose definition has this digest; return the number of the order."""
+        order = self.control()["canary"] % 2**32 % (2**32 - 1) + 1
+        self._ask("canary", (digest << 32 | order).to_bytes(8, "little"))
+        return order
 
     def rescan(self) -> None:
         """Tell the worker to read its weights again. The segment must be open for writing."""

@@ -315,7 +315,7 @@ def test_a_member_of_the_group_is_answered(open_folder: Path, identity: tuple[st
 # Requests that are forbidden to members of the group. These are all requests that change something, and all requests
 # for recordings, because recordings contain customers' data.
 CONTROL = {
-    "POST /v1/set", "POST /v1/silence", "POST /v1/notify/test", "POST /v1/forget",
+    "POST /v1/canary/run", "POST /v1/set", "POST /v1/silence", "POST /v1/notify/test", "POST /v1/forget",
     "POST /v1/weights/rescan", "POST /v1/down",
     "POST /v1/record", "POST /v1/record/end", "POST /v1/record/remove", "GET /v1/record/file",
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """Runs canaries: allows them in a model, and gives each one a thread.
 
 Owns: the thread of a canary, how long it is waited for, why no canary runs any more. Must not know: when a slice may
-run, what it computes. Invariants: there is a thread only while a canary runs; a thread that hangs is left alone, and
+run, what it computes. Invariants: a canary has a thread only while it runs; a thread that hangs is left alone, and
 reported; nothing is raised into the host.
 """
 
@@ -14,6 +14,7 @@ import time
 import weakref
 
 from brick_agent._torch.canary.gate import Gate, gate_of
+from brick_agent._torch.canary.orders import obey_orders
 from brick_agent._torch.canary.refusal import RefusalError, check_memory
 from brick_agent._torch.canary.result import CanaryResult
 from brick_agent._torch.canary.slices import CHUNK_MAX, CanarySlices
@@ -32,12 +33,14 @@ _REASON_MAX = 200
 _of_models: weakref.WeakKeyDictionary[Any, Canaries] = weakref.WeakKeyDictionary()
 
 
-def canaries(model: Any, /, *, share: float = SHARE, sites: int = 64, stuck_s: float = STUCK_S) -> Canaries:
+def canaries(
+    model: Any, /, *, share: float = SHARE, sites: int = 64, stuck_s: float = STUCK_S, orders: bool = False
+) -> Canaries:
     """Allow canaries in a torch model. From now on, the model's calls in flight are counted. Never raises.
 
     A canary is a fixed prompt. It runs alone, in the gaps between the calls of the model, one forward (a slice) at a
     time, and gives a digest of the output of each part. Two replicas that compute equally have equal digests. The model
-    that serves is only read. There is a thread only while a canary runs. A second call returns the same object; call it
+    that serves is only read. A canary has a thread only while it runs. A second call returns the same object; call it
     again after a fork. `uninstrument` undoes it.
 
     Args:
@@ -45,6 +48,8 @@ def canaries(model: Any, /, *, share: float = SHARE, sites: int = 64, stuck_s: f
         share: the largest share of the wall time that canaries take; above 0, at most 1.
         sites: as for `instrument`.
         stuck_s: a slice that runs longer is reported as stuck.
+        orders: also run the canaries that `brickd canary run` orders, in a thread that looks for them twice a second.
+            Orders go to the model of the last such call.
 
     >>> import torch  # doctest: +SKIP
     >>> model = torch.nn.Sequential(torch.nn.Embedding(8, 4), torch.nn.Linear(4, 8)).eval()  # doctest: +SKIP
@@ -59,6 +64,8 @@ def canaries(model: Any, /, *, share: float = SHARE, sites: int = 64, stuck_s: f
         gate, known = gate_of(model), _of_models.get(model)
         if known is None or known._turns.gate is not gate:
             known = _of_models[model] = Canaries(Turns(gate, weakref.ref(model), share), sites, stuck_s)
+        if orders:
+            known._obey_orders()
         return known
     except Exception as error:
         return Canaries(Turns(Gate(), lambda: None, SHARE), sites, stuck_s, _text(error))
@@ -77,6 +84,7 @@ class Canaries:
         self.off = off
         self._turns, self._sites, self._stuck_s = turns, sites, stuck_s
         self._one = threading.Lock()  # callers of `run` wait for each other
+        self._obeys = False
 
     def run(
         self, name: str, tokens: Iterable[int], forced: Iterable[int] = (), *, chunk: int = 1, timeout_s: float = 600
@@ -107,11 +115,19 @@ class Canaries:
                 self.off = result.reason
             return result
 
+    def _obey_orders(self) -> None:
+        if not self._obeys:
+            self._obeys = True
+            obey_orders(lambda name, tokens, forced, chunk: self.run(name, tokens, forced, chunk=chunk), self._is_over)
+
+    def _is_over(self) -> bool:
+        return self._turns.gate.is_closed or self._turns.model() is None
+
     def _why_off(self) -> str | None:
         turns = self._turns
         if self.off is None and turns.gate.process != os.getpid():
             return "fork: call brick.canaries in this process"
-        if self.off is None and (turns.gate.is_closed or turns.model() is None):
+        if self.off is None and self._is_over():
             return UNINSTRUMENTED
         return self.off
 
