@@ -71,13 +71,13 @@ def server(isolated: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             one.end()
 
 
-def test_a_healthy_fleet_with_unique_requests_has_equal_weights_and_rows_and_no_compared_tensor(server: Server) -> None:
+def test_a_healthy_fleet_with_unique_requests_has_equal_weights_rows_and_histories_and_no_compared_tensor(server: Server) -> None:
     until(lambda: asked("weights").get("services", [{}])[0].get("equal") == WORKERS)
     until(lambda: not any(worker["ledger"]["events"]["in_ring"] for worker in document("workers")["workers"]))
     answer = document("diff", "api")
     assert (answer["evidence"], answer["diverged"]) == ("row", 0)
     proofs = {each["evidence"]: each["verdict"] for each in answer["evidence_classes"]}
-    assert proofs == {"weights": "equal", "input": "unproven", "row": "equal"}
+    assert proofs == {"weights": "equal", "input": "unproven", "row": "equal", "history": "equal"}
     ended = brickd("diff", "api")
     assert (ended.returncode, ended.stderr) == (0, "")
     outputs = document("diff", "api", "--by", "input", code=6)["outputs"]
