@@ -71,7 +71,9 @@ def server(isolated: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             one.end()
 
 
-def test_a_healthy_fleet_with_unique_requests_has_equal_weights_rows_and_histories_and_no_compared_tensor(server: Server) -> None:
+def test_a_healthy_fleet_with_unique_requests_has_equal_rows_and_histories_and_no_compared_tensor(
+    server: Server,
+) -> None:
     until(lambda: asked("weights").get("services", [{}])[0].get("equal") == WORKERS)
     until(lambda: not any(worker["ledger"]["events"]["in_ring"] for worker in document("workers")["workers"]))
     answer = document("diff", "api")
