@@ -12,6 +12,7 @@ import pytest
 import source_pieces
 from hypothesis import given
 from hypothesis import strategies as st
+from rings import rings
 from source_pieces import END, NAME, PATH, PIECE, TEXT, Piece, fnv1a, part, record, take_each, texts
 
 from brickd.model.event_log import Log
@@ -100,6 +101,18 @@ def test_pieces_of_a_canary_are_separated_from_those_of_a_source_with_the_same_h
     assert others == b""
     assert sources == [(5, 2 << 30, b"x" * 2 * PIECE)]
     assert canaries == [(5, 2 << 30 | 2, b"x" * 2 * PIECE)]
+
+
+@pytest.mark.parametrize("kind", [_reader.KIND_SOURCE, _reader.KIND_CANARY])
+def test_a_piece_of_two_slots_is_not_read(kind: int) -> None:
+    valid = record((1, 2, bytes(PIECE)))
+    found = [valid[:12] + struct.pack("<HH", slots, kind) + valid[16:] for slots in (1, 2)]
+    second = (2).to_bytes(8, "little") + found[1][8:]
+    with rings(event_slots=64) as r:
+        drain = r.drain()
+        r.add(0, "event", found[0] + second + bytes(64))
+        ((_, events, refused),) = _reader.drain([drain])[2]
+    assert (events, refused) == (found[0], None)
 
 
 @pytest.mark.parametrize("slots", [0, 2, 65535])
