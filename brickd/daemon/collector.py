@@ -21,6 +21,7 @@ limited. Data above a limit is merged or refused, and the daemon reports this.
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -99,7 +100,8 @@ class Collector:
         self.roster.take_canaries = self.canaries.take
         self.trouble = ""
         self.ending = threading.Event()
-        self.watch = None if numerics is None else Watch(numerics, log_event, memory.compared)
+        self._news: list[Callable[[], object]] = []  # events of a comparison, until its result is in the state
+        self.watch = None if numerics is None else Watch(numerics, self._hold, memory.compared)
         if self.watch is not None:
             memory.compared = self.watch.compared
         self.rescans = Rescans(memory.compared.findings.values(), memory.compared.births)
@@ -221,6 +223,10 @@ class Collector:
         text = f"{each.name} {each.account.why}; {less}"
         self._log_event("rationed", text, service=each.service, worker=each.name, command="brickd workers")
 
+    def _hold(self, kind: str, text: str, **about: str | None) -> None:
+        """Log an event of a comparison later: whoever is told of it then finds the result."""
+        self._news.append(functools.partial(self._log_event, kind, text, **about))
+
     # ---- keep
 
     def keep(self, now_ns: int) -> None:
@@ -228,6 +234,8 @@ class Collector:
         self._kept_ns = now_ns
         if self.watch is not None:
             self.memory.compared = self.watch.look(self._roll)
+            while self._news:
+                self._news.pop(0)()
         self.memory.sources.file()
         records = self._fold()
         with self.roster.lock:

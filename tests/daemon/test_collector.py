@@ -14,6 +14,7 @@ from faults import Start
 from forge import PAGE, empty, golden, header_value, place, put, seal
 from rings import Rings, spans
 
+from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.base.units import SECOND
 from brickd.daemon.attachment import Attached
 from brickd.daemon.collector import Collector
@@ -137,3 +138,19 @@ def test_a_setting_that_arrives_while_a_worker_is_judged_is_saved_at_once(
         loop.tick(56 * SECOND // 10)
     assert len(kept) == before + 1
     loop.end(6 * SECOND)
+
+
+def test_whoever_is_told_of_a_divergence_finds_it_in_the_state(worker: Start, prefix: str) -> None:
+    memory, found = Memory(prefix), list[bool]()
+
+    def log(kind: str, *_: object, **__: object) -> None:
+        if kind == "diverged":
+            found.append(len(memory.compared.findings) == 1)
+
+    for number in range(2):
+        program = f"brick.checksum('gemm', array('f', [{number}]), input=array('f', [1, 2]), step=1)\npause()"
+        worker(f"from array import array\n{program}", BRICKD_SERVICE="api", BRICKD_WORKER=str(number)).paused()
+    loop = Collector(memory, lambda _: None, log, numerics=Numerics(), clock=int)
+    loop.tick(1, look=True)
+    loop.keep(1)
+    assert found == [True]

@@ -27,11 +27,11 @@ def numbered(many: int, first: int = 1) -> dtypes.Array:
 
 
 SOURCE = _reader.KIND_SOURCE
-KNOWN = (DEFER, FINALIZE, MEASURED, SOURCE)
+KNOWN = (DEFER, FINALIZE, MEASURED, SOURCE, _reader.KIND_CANARY)
 AMOUNT = st.sampled_from([0, 1, 2**48, 2**63 - 1, 2**63, U64])
 RECORD = st.fixed_dictionaries(
     {
-        "kind": st.sampled_from([*KNOWN, *KNOWN, 0, SPAN, 9, 65535]),
+        "kind": st.sampled_from([*KNOWN, *KNOWN, 0, SPAN, 99, 65535]),
         "slots": st.sampled_from([1, 1, 1, 1, 2, 4, 0, 65535]),
         "path": st.sampled_from([0, 63, 64, 2**32 - 1]),
         "gap": st.sampled_from([1, 1, 1, 3, 0, -1]),

@@ -58,7 +58,7 @@ def test_what_was_not_compared_is_counted_and_called_unproven(tab: Tab, module_d
     ]
     (service,) = module_daemon.ask("/coverage")["services"]
     assert row(tab, "fingerprints: alone")[-1] == str(service["unseen"]["alone"])
-    assert "no other worker had the same" in row(tab, "lonely", "1")[5]
+    assert "no other worker had the same" in row(tab, "lonely", "1")[6]
 
 
 def test_both_fingerprints_of_a_difference_are_side_by_side(tab: Tab, module_daemon: Running) -> None:

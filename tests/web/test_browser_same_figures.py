@@ -296,7 +296,7 @@ def test_the_numerics_have_the_figures_of_the_coverage(tab: Tab, shown: Callable
         first = "first difference" if site["state"] == "differs" else ""
         expected.append(
             [
-                *(name(site["kernel"]), str(site["layer"]), "-", text if compared else "-", "-"),
+                *(name(site["kernel"]), str(site["layer"]), "-", text if compared else "-", "-", "-"),
                 *("-" if compared else text, first, name(site["category"]), site["service"]),
             ]
         )
