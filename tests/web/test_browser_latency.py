@@ -107,6 +107,7 @@ def test_the_table_has_the_figures_of_the_history(tab: Tab, module_daemon: Runni
     answered(tab, module_daemon, *SLOTS)
     tab.open("latency")
     tab.main.get_by_text("The same as a table").click()
+    tab.main.get_by_role("table").locator("tbody tr").first.wait_for()  # the page fills it when it is opened
     rows = tab.main.get_by_role("table").locator("tbody tr").all()
     assert [row.locator("th, td").all_text_contents() for row in rows] == [
         [

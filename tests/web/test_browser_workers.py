@@ -44,8 +44,10 @@ def table(tab: Tab, name: str) -> list[list[str]]:
 
 
 def cells_as_table(tab: Tab) -> list[list[str]]:
+    name = "Time of each worker in each brick"
     tab.main.get_by_text("The same as a table").click()
-    return table(tab, "Time of each worker in each brick")
+    tab.main.get_by_role("table", name=name).locator("tbody tr").first.wait_for()  # the page fills it when it is opened
+    return table(tab, name)
 
 
 def described(tab: Tab) -> str:
@@ -111,7 +113,7 @@ def test_the_slowest_worker_is_as_far_from_the_median_as_the_spread_of_the_brick
     for _, brick, _, relative, *_ in cells_as_table(tab):
         most[brick] = max(most.get(brick, 0), float(relative.removesuffix("x")))
     bricks = module_daemon.ask("/bricks")["bricks"]
-    assert most == {visible(each["name"]): pytest.approx(each["spread"], abs=0.02) for each in bricks}
+    assert most == {visible(each["name"]): pytest.approx(each["spread"], rel=0.01, abs=0.02) for each in bricks}
 
 
 def test_arrows_select_a_cell_and_enter_opens_its_latency(tab: Tab, module_daemon: Running) -> None:
