@@ -224,7 +224,7 @@ class Collector:
         self._log_event("rationed", text, service=each.service, worker=each.name, command="brickd workers")
 
     def _hold(self, kind: str, text: str, **about: str | None) -> None:
-        """Log an event of a comparison later: whoever is told of it then finds the result."""
+        """Keep an event of a comparison until the result is in the state."""
         self._news.append(functools.partial(self._log_event, kind, text, **about))
 
     # ---- keep

@@ -101,7 +101,7 @@ class CanaryFiles:
         return each
 
     def remove(self, name: str) -> None:
-        """Remove a canary; raise WrongQuestion if there is none."""
+        """Remove a canary; raise WrongQuestion if it does not exist."""
         try:
             require(_NAME.fullmatch(name) is not None, "a name", name)
             os.unlink(self.directory / f"{name}.json")

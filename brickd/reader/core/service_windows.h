@@ -41,7 +41,7 @@ enum brick_windows_sum { BRICK_SUM_FIRST, BRICK_SUM_END, BRICK_SUM_REFUSED, BRIC
 int brick_windows_init(struct brick_windows *w, size_t bytes_max, uint64_t key, int shares);
 void brick_windows_free(struct brick_windows *w);
 
-/* Returns the window for a service's fingerprints of this tier. Returns NULL if there is none. */
+/* Returns the window for a service's fingerprints of this tier, or NULL if the service has no such window. */
 struct brick_service_window *brick_windows_of(struct brick_windows *w, uint32_t service, enum brick_tier tier);
 /* Like brick_windows_of, but creates the window if it is missing. Returns NULL if out of memory. */
 struct brick_service_window *brick_windows_made(struct brick_windows *w, uint32_t service, enum brick_tier tier);

@@ -101,7 +101,7 @@ class Canaries:
         >>> brick.canaries("not a model").run("greeting", [1, 2, 3]).end
         'off'
         """
-        if (off := self._why_off()) is not None:  # after a fork, nobody would release the lock
+        if (off := self._why_off()) is not None:  # before the lock: after a fork, no thread releases it
             return CanaryResult(name, "off", off)
         with self._one:
             if (off := self._why_off()) is not None:
